@@ -1,0 +1,43 @@
+// Files: whole reads with a size limit, read-only mappings, atomic replacement. Any thread.
+// Every failure is an Error that names the path and what the system said.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace mantou {
+
+// A read-only mapping of a whole file. Shared, because tensors keep their file alive.
+class MappedFile {
+ public:
+  // An empty file maps to an empty span; directories and devices are refused.
+  static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  MappedFile(std::filesystem::path path, const std::byte* data, size_t size);
+  std::filesystem::path path_;
+  const std::byte* data_;
+  size_t size_;
+};
+
+// The file's bytes; a file of more than `limit` bytes is an error that names both.
+std::string read_file(const std::filesystem::path& path, size_t limit = size_t{1} << 30);
+
+// Writes to a temporary file beside `path`, syncs and renames: readers see the old file or the new
+// one, never a part.
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+
+// $XDG_CACHE_HOME/mantou or ~/.cache/mantou; $MANTOU_CACHE overrides.
+std::filesystem::path cache_directory();
+
+}  // namespace mantou

@@ -1,0 +1,68 @@
+// Tensors as they lie on disk: dtype, shape and bytes, before any backend packed them.
+//
+// A RawTensor is a view into a mapped file (or a buffer) that `keep_alive` owns; it is cheap to copy
+// and safe to share between threads. `hub/` makes them, a backend's `pack` consumes them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mantou {
+
+// Plain element types, then the GGUF block types (rows of blocks along the last axis).
+enum class DType : uint8_t {
+  kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool,
+  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K,
+};
+
+struct DTypeInfo {
+  std::string_view name;  // "F32", "Q4_K"
+  int block_size;         // elements per block; 1 for plain types
+  int block_bytes;        // bytes per block
+};
+
+const DTypeInfo& dtype_info(DType dtype);
+inline bool is_block_type(DType dtype) { return dtype >= DType::kQ4_0; }
+
+// Bytes of `elements` consecutive elements; elements must be a multiple of the block size.
+size_t dtype_bytes(DType dtype, size_t elements);
+
+struct RawTensor {
+  std::string name;            // as in the file, for messages
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;  // outermost first (a matrix is [out, in]); all extents ≥ 1
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> keep_alive;
+
+  int64_t elements() const;
+};
+
+// A matrix [rows, cols] (or a vector: rows = 1) in one of three forms.
+//   dense or GGUF blocks: `data` alone.
+//   MLX affine:  `data` holds u32 words, each of 32/bits codes, lowest bits first;
+//                value = scales[row, col / group] · code + biases[row, col / group].
+struct RawWeight {
+  RawTensor data;
+  std::optional<RawTensor> scales;  // MLX affine only; f32, f16 or bf16 [rows, cols / group]
+  std::optional<RawTensor> biases;  // MLX affine only, same dtype and shape as scales
+  int bits = 0, group = 0;          // MLX affine only
+  int64_t rows = 0, cols = 0;       // logical shape
+
+  // When not empty: logical row i is stored row row_order[i] (GGUF llama files store Q and K rows
+  // permuted; see docs/gguf.md).
+  std::vector<uint32_t> row_order;
+
+  bool affine() const { return scales.has_value(); }
+};
+
+// Row `row` (logical) of `weight` as f32 into `out` [cols]. The reference decoding of every format:
+// slow, exact, used for embedding lookups and as the oracle of the packed kernels.
+void decode_row(const RawWeight& weight, int64_t row, std::span<float> out);
+
+}  // namespace mantou

@@ -1,0 +1,97 @@
+// The only door to tensors.
+//
+// An Executor owns the model, the state of every live row and the rows' samplers. The scheduler
+// decides who runs, the Executor runs it. Every call is made on the engine thread; only a StopFlag
+// may be set from elsewhere. `FakeExecutor` implements the same interface without a model.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "engine/request.h"
+
+namespace mantou {
+
+// Polled between layers, so that stopping never waits for a long chunk.
+class StopFlag {
+ public:
+  void set() { flag_.store(true, std::memory_order_relaxed); }
+  void clear() { flag_.store(false, std::memory_order_relaxed); }
+  bool is_set() const { return flag_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> flag_{false};
+};
+
+// What the loaded model on this backend can do; constant while the Executor lives.
+struct Capabilities {
+  std::string model_id, architecture, backend, numerics_id;
+  int64_t context = 0;         // tokens a row may hold, prompt and answer together
+  int64_t train_context = 0;   // what the checkpoint was made for
+  int vocab_size = 0;
+  int max_rows = 1;
+  bool uniform_steps = false;  // rows of one step must forward the same number of tokens
+  std::vector<TokenId> end_ids;
+};
+
+struct Admission {
+  int64_t cached_tokens = 0;   // leading prompt tokens whose state was reused
+  int64_t max_tokens = 0;      // the limit after clamping to the context
+  size_t bytes = 0;            // state this row will need at its limit
+};
+
+enum class Output { kNone, kSample };
+
+// One row's part of a step. While prompt tokens remain, `tokens` of them are forwarded; kSample is
+// only valid on the chunk that ends the prompt. Afterwards tokens == 1: the pending token is forwarded
+// and the next one sampled.
+struct Work {
+  RequestId id = 0;
+  int tokens = 1;
+  Output output = Output::kSample;
+};
+
+struct StepPlan {
+  std::vector<Work> work;
+  const StopFlag* stop = nullptr;
+};
+
+struct RowResult {
+  RequestId id = 0;
+  std::optional<GeneratedToken> token;   // present iff a token was sampled
+  std::optional<FinishReason> finished;  // an end id, a stop id or the length limit
+  std::optional<Error> error;            // ends this row; the others stand
+};
+
+struct StepResults {
+  std::vector<RowResult> rows;  // in the order of StepPlan::work
+  bool stopped = false;         // the StopFlag ended it: nothing was committed, rows are as before
+};
+
+enum class Release { kDrop, kKeep };  // kKeep: state may serve a later request of the same session
+
+using Ticket = uint64_t;
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual const Capabilities& capabilities() const = 0;
+
+  // Makes a row for the request: checks its ids and limits, reserves its state, reuses kept state.
+  // Errors: kInvalidArgument (ids outside the vocabulary, empty prompt), kResourceExhausted (longer
+  // than the context; no memory): nothing was changed then.
+  virtual Admission admit(const Request& request) = 0;
+
+  // A step is a transaction: afterwards each row is either one step further or, on its error or a
+  // stop, as it was. At most one ticket is outstanding on this device.
+  virtual Ticket submit(const StepPlan& plan) = 0;
+  virtual StepResults collect(Ticket ticket) = 0;
+
+  virtual void release(RequestId id, Release how) = 0;
+};
+
+}  // namespace mantou

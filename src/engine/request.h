@@ -1,0 +1,71 @@
+// Requests and their parts as plain values: the vocabulary shared by server, engine, sampling and
+// models. Copied freely, never mutated after a request was submitted. No tensors here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mantou {
+
+using TokenId = int32_t;
+using RequestId = uint64_t;
+
+// How a row's next token is chosen; docs/sampling.md gives order and formulas.
+struct SamplingParams {
+  double temperature = 0.7;  // 0: arg-max, ties to the lowest id
+  double top_p = 0;          // in (0, 1): nucleus; 0 or 1: off
+  int top_k = 0;             // 0: off
+  double min_p = 0;          // in (0, 1]; 0: off
+  int min_tokens_to_keep = 1;
+  double xtc_probability = 0, xtc_threshold = 0;
+  std::vector<TokenId> xtc_special;  // never removed by XTC
+  double repetition_penalty = 0;     // 0 or 1: off
+  int repetition_context = 20;       // 0: the whole history
+  double presence_penalty = 0;
+  int presence_context = 20;
+  double frequency_penalty = 0;
+  int frequency_context = 20;
+  std::map<TokenId, float> logit_bias;
+  uint64_t seed = 0;
+  bool logprobs = false;
+  int top_logprobs = 0;  // 0 … 20
+};
+
+struct Limits {
+  int max_tokens = -1;                 // -1: as many as the context holds
+  int min_tokens = 0;                  // end ids are masked until so many tokens were generated
+  bool ignore_eos = false;             // end ids are ordinary tokens
+  std::vector<TokenId> stop_token_ids;  // end the row like an end id; not part of the text
+};
+
+struct CacheHints {
+  bool reuse = true;    // may start from kept state
+  std::string session;  // not empty: keep this row's state for the next request of that session
+};
+
+struct Request {
+  RequestId id = 0;
+  std::vector<TokenId> prompt;  // at least one token
+  Limits limits;
+  SamplingParams sampling;
+  CacheHints cache;
+};
+
+enum class FinishReason { kStop, kLength, kCancelled, kError };
+
+struct TokenLogprob {
+  TokenId id;
+  float logprob;
+};
+
+// One committed token with what was asked about it.
+struct GeneratedToken {
+  TokenId id = 0;
+  float logprob = 0;              // when logprobs were asked for
+  std::vector<TokenLogprob> top;  // the top_logprobs best, best first
+};
+
+}  // namespace mantou

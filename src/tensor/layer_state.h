@@ -1,0 +1,59 @@
+// The state of one layer for all live rows: the contract between models, runtime and backends.
+//
+// Rows are numbered 0 … rows() − 1 in every layer alike; membership operations keep them so. All
+// operations are all-or-nothing: an Error leaves the state as it was. Appends happen inside a step
+// (begin_step … commit_step or abort_step) and are invisible until committed. Engine thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tensor/step_layout.h"
+
+namespace mantou {
+
+// How keys and values are stored.
+enum class KvType : uint8_t { kF16, kBF16, kF32 };
+
+// What a layer's state looks like; equality decides who may join, share or restore.
+struct StateSpec {
+  int kv_heads = 0;
+  int head_dim = 0;
+  int64_t window = 0;  // > 0: a query sees the last `window` tokens, itself included
+  KvType type = KvType::kF16;
+
+  bool operator==(const StateSpec&) const = default;
+  std::string signature() const;  // "kv:full:f16:3x64", "kv:sliding:512:f16:1x256"
+};
+
+class LayerState {
+ public:
+  virtual ~LayerState() = default;
+
+  virtual const StateSpec& spec() const = 0;
+  virtual int rows() const = 0;
+  virtual int64_t tokens(int row) const = 0;                   // committed tokens
+  virtual size_t bytes(int row) const = 0;                     // storage held, shared blocks included
+  virtual size_t projected_bytes(int64_t tokens) const = 0;    // of a row with so many tokens
+
+  // Membership; never inside a step.
+  virtual void add_row() = 0;                                  // an empty row at the end
+  virtual void join(LayerState&& other) = 0;                   // other's rows at the end; same spec
+  virtual void keep(std::span<const int> rows) = 0;            // these rows in this order, no doubles
+  virtual std::unique_ptr<LayerState> fork(int row) const = 0;  // one-row state sharing full blocks
+
+  // Drops the last `drop` tokens of a row; false (and nothing changed) when the layer cannot go back
+  // so far: a sliding layer whose older blocks are gone.
+  virtual bool trim(int row, int64_t drop) = 0;
+
+  // A step appends layout.rows[i].count tokens to state row layout.rows[i].state_row; position must be
+  // the row's token count. Storage is reserved in begin_step, so appends cannot fail.
+  virtual void begin_step(const StepLayout& layout) = 0;
+  virtual void commit_step() = 0;
+  virtual void abort_step() = 0;
+};
+
+}  // namespace mantou

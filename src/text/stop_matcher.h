@@ -1,0 +1,42 @@
+// Stop sequences across token borders, and the text stream of one generation. One per row, one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace mantou::text {
+
+// Earliest match over all sequences wins; text before it is emitted, the sequence and what follows is
+// not; the longest suffix that may still become a sequence is held back.
+class StopMatcher {
+ public:
+  explicit StopMatcher(std::vector<std::string> sequences);  // empty sequences are refused
+  std::string push(std::string_view text);                   // text that may leave now
+  std::string flush();                                       // what was held back, at the end
+  bool matched() const { return matched_; }
+
+ private:
+  std::vector<std::string> sequences_;
+  std::string held_;
+  bool matched_ = false;
+};
+
+// Tokens in, text out: Detokenizer and StopMatcher together.
+class TextStream {
+ public:
+  TextStream(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops,
+             bool skip_special = true);
+  std::string push(TokenId id);
+  std::string finish();
+  bool stopped() const { return matcher_.matched(); }
+
+ private:
+  Detokenizer detokenizer_;
+  StopMatcher matcher_;
+};
+
+}  // namespace mantou::text
