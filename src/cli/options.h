@@ -1,0 +1,100 @@
+// What the command line and the environment said, as plain values: one struct a group of flags.
+//
+// flags.h fills an Options for the verb that was named; a verb reads the groups that its flags
+// belong to. An empty optional was not given: the model's generation_config.json, then the engine's
+// default stands in. Made once by main, read-only afterwards.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+
+namespace mantou::cli {
+
+enum class Compute { kAuto, kF32 };  // kF32: activations are never quantized
+enum class KvType { kF16, kBF16, kF32 };
+enum class LogLevel { kError, kWarn, kInfo, kDebug, kTrace };
+enum class TableFormat { kMarkdown, kCsv, kJson };
+
+// generate, chat, serve, bench; `model` also inspect and tokenize.
+struct ModelOptions {
+  std::string model;     // a path or part of a name; empty: not given
+  int64_t ctx_size = 0;  // 0: what the checkpoint was made for
+  int threads = 0;       // 0: one a core
+  int batch_size = 512;  // prompt tokens a step forwards at most
+  Compute compute = Compute::kAuto;
+  KvType kv_type = KvType::kF16;
+};
+
+// generate, chat, serve (there: defaults of requests that do not say).
+struct SamplingOptions {
+  std::optional<uint64_t> seed;
+  std::optional<double> temperature, top_p, min_p, xtc_probability, xtc_threshold;
+  std::optional<double> repeat_penalty, presence_penalty, frequency_penalty;
+  std::optional<int> top_k, repetition_context_size;
+};
+
+// generate, chat, serve (there: as above).
+struct LimitOptions {
+  std::optional<int> max_tokens;
+  int min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<std::string> stop;  // texts that end the answer
+};
+
+// generate, chat; `chat_template_kwargs` also serve.
+struct PromptOptions {
+  std::string prompt;                // generate: empty means standard input
+  std::string system;                // empty: none
+  bool raw = false;                  // no chat template
+  std::string chat_template_kwargs;  // a JSON object, checked; empty: none
+  bool stats = false;                // counts and speeds on standard error at the end
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  int64_t body_limit = 32;  // MiB
+};
+
+// Each combination of the lists is one row of the result.
+struct BenchOptions {
+  std::vector<int> prompt{512};  // prompt tokens; 0: no prompt test
+  std::vector<int> gen{128};     // generated tokens; 0: no generation test
+  std::vector<int> depth{0};     // tokens already in the cache before the clock starts
+  std::vector<int> threads{0};   // 0: one a core
+  int repetitions = 5;
+  TableFormat output = TableFormat::kMarkdown;
+};
+
+struct TokenizeOptions {
+  std::string text;  // empty: standard input
+  bool ids = false;  // token ids in, text out
+  bool no_bos = false;
+  bool parse_special = false;
+};
+
+struct Options {
+  ModelOptions model;
+  SamplingOptions sampling;
+  LimitOptions limits;
+  PromptOptions prompt;
+  ServerOptions server;
+  BenchOptions bench;
+  TokenizeOptions tokenize;
+  LogLevel log_level = LogLevel::kWarn;
+  bool json = false;      // inspect, ls, tokenize
+  bool markdown = false;  // help
+  std::string topic;      // help: the verb asked about
+  bool help = false;      // --help was given: print the verb's help instead of running it
+};
+
+// What was given replaces what `params` and `limits` hold; the rest stays. `stop` is text and
+// belongs to the text stream, not to Limits.
+void apply(const SamplingOptions& options, SamplingParams& params);
+void apply(const LimitOptions& options, Limits& limits);
+
+}  // namespace mantou::cli
