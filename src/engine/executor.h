@@ -5,27 +5,16 @@
 // may be set from elsewhere. `FakeExecutor` implements the same interface without a model.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/stop_flag.h"
 #include "engine/request.h"
 
 namespace mantou {
-
-// Polled between layers, so that stopping never waits for a long chunk.
-class StopFlag {
- public:
-  void set() { flag_.store(true, std::memory_order_relaxed); }
-  void clear() { flag_.store(false, std::memory_order_relaxed); }
-  bool is_set() const { return flag_.load(std::memory_order_relaxed); }
-
- private:
-  std::atomic<bool> flag_{false};
-};
 
 // What the loaded model on this backend can do; constant while the Executor lives.
 struct Capabilities {

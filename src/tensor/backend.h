@@ -1,0 +1,75 @@
+// What a model may ask of a device: one function per model operation, coarse enough to fuse.
+//
+// The batch is flat: activations are [T, cols] with T = all tokens of the step, rows of the batch as
+// StepLayout says. Residual stream and results are f32 on cpu. On cpu a token's result depends on its
+// own row alone: not on the other tokens of the step, how a prompt was cut into chunks, or the number
+// of threads (docs/determinism.md). All calls on the engine thread; pack() while a model loads.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/raw_tensor.h"
+#include "tensor/layer_state.h"
+#include "tensor/step_layout.h"
+#include "tensor/tensor.h"
+#include "tensor/weight.h"
+
+namespace mantou {
+
+// What the head shall compute for one token; nothing is computed for tokens without a request.
+struct HeadRequest {
+  enum class Want { kArgMax, kLogits };
+  int token = 0;  // index into the flat batch
+  Want want = Want::kArgMax;
+};
+
+struct Score {
+  int32_t arg_max = -1;          // lowest index among equals; -1: the logits hold NaN
+  std::span<float> logits;       // [V] for kLogits, valid until the next step begins; writable
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  // Names the arithmetic: equal ids promise equal bits for equal input.
+  virtual std::string_view numerics_id() const = 0;
+
+  // Takes a weight as stored into this backend's layout, without loss.
+  virtual Weight pack(const RawWeight& raw, WeightUse use) = 0;
+  virtual std::unique_ptr<LayerState> make_state(const StateSpec& spec) = 0;
+
+  // Around every forward pass; the layout stays valid until end_step.
+  virtual void begin_step(const StepLayout& layout) = 0;
+  virtual void end_step() = 0;
+
+  // Rows of `table` [V, d], times scale -> [T, d].
+  virtual Tensor embed(const Weight& table, std::span<const int32_t> tokens, float scale) = 0;
+
+  // n = pre ? norm(x) : x, computed once; out[i] = linears[i](n) -> [T, out_i].
+  virtual std::vector<Tensor> project(const Tensor& x, const Norm* pre,
+                                      std::span<const Linear* const> linears) = 0;
+
+  // x [T, heads · head_dim]: optional RMS norm of each head, then optional rope at the rows' positions.
+  virtual Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) = 0;
+
+  // Appends k and v [T, kv_heads · head_dim] to the rows' state, then each token of q
+  // [T, heads · head_dim] attends to its row's tokens up to itself (within the state's window).
+  virtual Tensor attend(LayerState& state, const Tensor& q, const Tensor& k, const Tensor& v,
+                        const AttentionSpec& spec) = 0;
+
+  // residual + post?(linear(x)).
+  virtual Tensor add_output(const Tensor& x, const Linear& linear, const Norm* post,
+                            const Tensor& residual) = 0;
+
+  // x + mlp(x), see MlpSpec.
+  virtual Tensor mlp(const Tensor& x, const MlpSpec& spec) = 0;
+
+  virtual std::vector<Score> head(const Tensor& hidden, const Head& head,
+                                  std::span<const HeadRequest> requests) = 0;
+};
+
+}  // namespace mantou
