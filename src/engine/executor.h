@@ -10,17 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/stop_flag.h"
 #include "engine/request.h"
+#include "engine/step_plan.h"
 
 namespace mantou {
 
 // What the loaded model on this backend can do; constant while the Executor lives.
 struct Capabilities {
   std::string model_id, architecture, backend, numerics_id;
-  int64_t context = 0;         // tokens a row may hold, prompt and answer together
-  int64_t train_context = 0;   // what the checkpoint was made for
+  int64_t context = 0;        // tokens a row may hold, prompt and answer together
+  int64_t train_context = 0;  // what the checkpoint was made for
   int vocab_size = 0;
   int max_rows = 1;
   bool uniform_steps = false;  // rows of one step must forward the same number of tokens
@@ -28,37 +27,9 @@ struct Capabilities {
 };
 
 struct Admission {
-  int64_t cached_tokens = 0;   // leading prompt tokens whose state was reused
-  int64_t max_tokens = 0;      // the limit after clamping to the context
-  size_t bytes = 0;            // state this row will need at its limit
-};
-
-enum class Output { kNone, kSample };
-
-// One row's part of a step. While prompt tokens remain, `tokens` of them are forwarded; kSample is
-// only valid on the chunk that ends the prompt. Afterwards tokens == 1: the pending token is forwarded
-// and the next one sampled.
-struct Work {
-  RequestId id = 0;
-  int tokens = 1;
-  Output output = Output::kSample;
-};
-
-struct StepPlan {
-  std::vector<Work> work;
-  const StopFlag* stop = nullptr;
-};
-
-struct RowResult {
-  RequestId id = 0;
-  std::optional<GeneratedToken> token;   // present iff a token was sampled
-  std::optional<FinishReason> finished;  // an end id, a stop id or the length limit
-  std::optional<Error> error;            // ends this row; the others stand
-};
-
-struct StepResults {
-  std::vector<RowResult> rows;  // in the order of StepPlan::work
-  bool stopped = false;         // the StopFlag ended it: nothing was committed, rows are as before
+  int64_t cached_tokens = 0;  // leading prompt tokens whose state was reused
+  int64_t max_tokens = 0;     // the limit after clamping to the context
+  size_t bytes = 0;           // state this row will need at its limit
 };
 
 enum class Release { kDrop, kKeep };  // kKeep: state may serve a later request of the same session

@@ -19,8 +19,8 @@ struct Family {
 std::span<const Family> families();
 
 // Loads the artifact's model. Errors: an architecture nobody implements (kUnsupported, lists the
-// supported ones and the nearest), configuration and weights that do not fit each other, weights that
-// nobody consumed (kCorruptData, names them).
+// supported ones and the nearest), configuration and weights that do not fit each other, weights
+// that nobody consumed (kCorruptData, names them).
 std::unique_ptr<Model> load_model(hub::ModelArtifact& artifact, Backend& backend);
 
 }  // namespace mantou::models

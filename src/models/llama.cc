@@ -1,0 +1,19 @@
+// Llama and what shares its layer: Mistral, SmolLM2, MiniCPM5 and others under model_type "llama".
+// Pre-norm decoder: x += o(attend(rope(q), rope(k), v)); x += down(silu(gate) · up).
+#include "models/families.h"
+#include "models/layers.h"
+
+namespace mantou::models {
+
+std::unique_ptr<Model> load_llama(hub::ModelArtifact& artifact, Backend& backend) {
+  const hub::ConfigReader config(artifact.config(), artifact.path().string());
+  DenseConfig c = read_dense_config(config);
+  c.qkv_bias = config.get_bool("attention_bias", false);
+  c.o_bias = c.qkv_bias;
+  c.mlp_bias = config.get_bool("mlp_bias", false);
+  if (const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0); window > 0)
+    c.windows.assign(size_t(c.layers), window);
+  return build_decoder("llama", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+}
+
+}  // namespace mantou::models

@@ -1,0 +1,147 @@
+#include "runtime/model_executor.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "decoding/autoregressive.h"
+
+namespace mantou::runtime {
+namespace {
+
+using decoding::Row;
+using decoding::RowBatch;
+using decoding::States;
+
+// The state a session left behind: `tokens` are exactly those the states hold.
+struct Kept {
+  std::vector<TokenId> tokens;
+  States states;
+};
+
+States make_states(Backend& backend, const models::Model& model, KvType type) {
+  States states;
+  for (const StateSpec& spec : model.state_specs(type)) states.push_back(backend.make_state(spec));
+  return states;
+}
+
+class ModelExecutor final : public Executor {
+ public:
+  ModelExecutor(std::unique_ptr<Backend> backend, std::unique_ptr<models::Model> model,
+                const ExecutorOptions& options)
+      : backend_(std::move(backend)),
+        model_(std::move(model)),
+        rows_(make_states(*backend_, *model_, options.kv_type)) {
+    const models::ModelInfo& info = model_->info();
+    capabilities_.model_id = options.model_id;
+    capabilities_.architecture = info.architecture;
+    capabilities_.backend = backend_->name();
+    capabilities_.numerics_id = backend_->numerics_id();
+    capabilities_.context = options.context > 0 ? options.context : info.train_context;
+    capabilities_.train_context = info.train_context;
+    capabilities_.vocab_size = info.vocab;
+    capabilities_.max_rows = options.max_rows;
+    capabilities_.end_ids = options.end_ids;
+  }
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+
+  Admission admit(const Request& request) override {
+    check(request);
+    const int64_t prompt = int64_t(request.prompt.size());
+    const int64_t room = capabilities_.context - prompt;
+    const int64_t wanted = request.limits.max_tokens;
+    Row row{request,
+            sampling::Sampler(request.sampling, request.limits, capabilities_.end_ids,
+                              capabilities_.vocab_size),
+            request.prompt,
+            0,
+            0,
+            wanted < 0 ? room : std::min(wanted, room)};
+    Admission admission;
+    admission.max_tokens = row.max_tokens;
+    for (const auto& state : rows_.states())
+      admission.bytes += state->projected_bytes(prompt + row.max_tokens);
+    States state = reuse(request, row.stored);
+    admission.cached_tokens = row.stored;
+    rows_.add(std::move(row), std::move(state));
+    return admission;
+  }
+
+  Ticket submit(const StepPlan& plan) override {
+    results_ =
+        decoding::autoregressive_step(*backend_, *model_, rows_, capabilities_.end_ids, plan);
+    return ++ticket_;
+  }
+
+  StepResults collect(Ticket ticket) override {
+    if (ticket != ticket_) fail(ErrorCode::kInternal, "ticket {} is not outstanding", ticket);
+    return std::move(results_);
+  }
+
+  void release(RequestId id, Release how) override {
+    if (!rows_.contains(id)) return;
+    const size_t index = rows_.index_of(id);
+    const Row& row = rows_[index];
+    if (how == Release::kKeep && !row.request.cache.session.empty()) {
+      Kept& kept = kept_[row.request.cache.session];
+      kept.tokens.assign(row.tokens.begin(), row.tokens.begin() + row.stored);
+      kept.states = rows_.fork(index);
+    }
+    rows_.remove(index);
+  }
+
+ private:
+  void check(const Request& request) const {
+    if (rows_.contains(request.id))
+      fail(ErrorCode::kInternal, "request {} was admitted twice", request.id);
+    if (int(rows_.size()) >= capabilities_.max_rows)
+      fail(ErrorCode::kResourceExhausted, "all {} rows are taken", capabilities_.max_rows);
+    if (request.prompt.empty())
+      fail_param(ErrorCode::kInvalidArgument, "prompt", "the prompt is empty");
+    for (const TokenId id : request.prompt)
+      if (id < 0 || id >= capabilities_.vocab_size)
+        fail_param(ErrorCode::kInvalidArgument, "prompt",
+                   "token id {} is outside the vocabulary of {}", id, capabilities_.vocab_size);
+    if (int64_t(request.prompt.size()) >= capabilities_.context)
+      fail_param(ErrorCode::kResourceExhausted, "prompt",
+                 "the prompt has {} tokens, the context holds {}; shorten it or raise --ctx-size",
+                 request.prompt.size(), capabilities_.context);
+  }
+
+  // The session's kept state cut to what it shares with the prompt (at least one token is left to
+  // forward), or nothing.
+  States reuse(const Request& request, int64_t& stored) {
+    const auto at = kept_.find(request.cache.session);
+    if (request.cache.session.empty() || !request.cache.reuse || at == kept_.end()) return {};
+    Kept kept = std::move(at->second);
+    kept_.erase(at);
+    const auto [mine, theirs] = std::mismatch(kept.tokens.begin(), kept.tokens.end(),
+                                              request.prompt.begin(), request.prompt.end() - 1);
+    const int64_t common = mine - kept.tokens.begin();
+    const int64_t drop = int64_t(kept.tokens.size()) - common;
+    if (common == 0) return {};
+    for (const auto& state : kept.states)
+      if (drop > 0 && !state->trim(0, drop)) return {};
+    stored = common;
+    return std::move(kept.states);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<models::Model> model_;
+  Capabilities capabilities_;
+  RowBatch rows_;
+  std::map<std::string, Kept> kept_;
+  StepResults results_;
+  Ticket ticket_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_model_executor(std::unique_ptr<Backend> backend,
+                                              std::unique_ptr<models::Model> model,
+                                              const ExecutorOptions& options) {
+  return std::make_unique<ModelExecutor>(std::move(backend), std::move(model), options);
+}
+
+}  // namespace mantou::runtime

@@ -1,0 +1,25 @@
+// The Executor of a real model on a real backend: rows, their states, admission by context, kept
+// state of sessions. One engine thread calls it.
+#pragma once
+
+#include <memory>
+
+#include "engine/executor.h"
+#include "models/model.h"
+#include "tensor/backend.h"
+
+namespace mantou::runtime {
+
+struct ExecutorOptions {
+  std::string model_id;
+  int64_t context = 0;  // tokens a row may hold; 0: what the checkpoint was made for
+  KvType kv_type = KvType::kF16;
+  int max_rows = 8;
+  std::vector<TokenId> end_ids;
+};
+
+std::unique_ptr<Executor> make_model_executor(std::unique_ptr<Backend> backend,
+                                              std::unique_ptr<models::Model> model,
+                                              const ExecutorOptions& options);
+
+}  // namespace mantou::runtime
