@@ -62,16 +62,16 @@ using Target = std::variant<bool*, int*, int64_t*, std::string*, Choice, std::ve
 enum class FlagGroup { kModel, kPrompt, kLimits, kSampling, kServer, kBench, kOutput };
 
 struct Flag {
-  std::string_view name;                  // without dashes: "ctx-size"
-  std::vector<std::string_view> aliases;  // with dashes: "-c", "--context-length"
-  uint32_t verbs;                         // set of VerbBit
+  std::string_view name;                       // without dashes: "ctx-size"
+  std::vector<std::string_view> aliases = {};  // with dashes: "-c", "--context-length"
+  uint32_t verbs;                              // set of VerbBit
   FlagGroup group;
-  std::string_view value;         // placeholder in the help: "N"; empty for a switch
-  std::string_view help;          // one or two sentences
-  Target (*target)(Options&);     // where the value goes
-  double low = 0, high = 0;       // allowed numbers; both 0: any
-  std::string_view default_text;  // what the default means, where the value alone does not say
-  bool json_object = false;       // the text must be a JSON object
+  std::string_view value = {};         // placeholder in the help: "N"; empty for a switch
+  std::string_view help;               // one or two sentences
+  Target (*target)(Options&);          // where the value goes
+  double low = 0, high = 0;            // allowed numbers; both 0: any
+  std::string_view default_text = {};  // what the default means, where the value alone does not say
+  bool json_object = false;            // the text must be a JSON object
 };
 
 std::span<const Flag> flags();
@@ -92,9 +92,6 @@ std::string environment_name(std::string_view flag);
 // kInvalidArgument with the flag (or the variable) as param: unknown, with the nearest known one;
 // without its value; not a number, or out of range, which is named.
 Options parse(const Verb& verb, std::span<const std::string> args, const Environment& environment);
-
-// The nearest of `candidates` by edit distance, or empty when none is near.
-std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 std::string help_overview(std::span<const Verb> verbs);  // mantou --help
 std::string help_verb(const Verb& verb);                 // mantou help VERB
