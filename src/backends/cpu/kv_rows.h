@@ -1,0 +1,90 @@
+// Keys and values of one layer for all rows: the cpu backend's LayerState.
+//
+// A row is a list of shared blocks of 64 tokens (kv_block.h). Blocks are immutable once full or
+// shared; a step that appends to a shared tail block copies it first. So fork, join and keep move
+// pointers, and trim cuts the list. A sliding layer drops, at commit, the blocks that no later
+// query can see. Tokens of a step are written by append_kv (kernels/attention.h) straight into free
+// cells and count only after commit_step. Owned by the Executor; engine thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backends/cpu/kv_block.h"
+#include "backends/cpu/kv_block_pool.h"
+#include "tensor/layer_state.h"
+
+namespace mantou::cpu {
+
+// What attention may read of a row; valid until the state changes.
+struct KvView {
+  std::span<std::byte* const> blocks;  // blocks[i] holds tokens 64 (first_block + i) …
+  int64_t first_block = 0;
+  int64_t tokens = 0;  // committed, plus those this step has appended
+};
+
+class KvRows : public LayerState {
+ public:
+  // No rows. All layers of a model share one pool.
+  KvRows(const StateSpec& spec, std::shared_ptr<KvBlockPool> pool);
+
+  const StateSpec& spec() const override { return spec_; }
+  int rows() const override { return int(rows_.size()); }
+  int64_t tokens(int row) const override;
+  size_t bytes(int row) const override;
+  // The most that a row holds between steps on its way to so many tokens; during a step of n tokens
+  // a sliding row holds up to n / 64 + 1 blocks more.
+  size_t projected_bytes(int64_t tokens) const override;
+
+  void add_row() override;
+  void join(LayerState&& other) override;
+  void keep(std::span<const int> rows) override;
+  std::unique_ptr<LayerState> fork(int row) const override;
+  bool trim(int row, int64_t drop) override;
+
+  void begin_step(const StepLayout& layout) override;
+  void commit_step() override;
+  void abort_step() override;
+
+  // For the kernels.
+  const KvBlockLayout& layout() const { return layout_; }
+  KvView view(int row) const;
+  // Checks that `layout` is what begin_step was told and that nothing was appended yet; from here
+  // on view() includes the step's tokens, which the caller writes.
+  void mark_appended(const StepLayout& layout);
+
+ private:
+  struct Row {
+    int64_t tokens = 0;
+    int64_t first_block = 0;
+    std::vector<KvBlockPtr> blocks;
+    std::vector<std::byte*> addresses;  // blocks[i]->data()
+  };
+  struct Staged {  // what a step does to a row
+    int row = 0;
+    int64_t count = 0;
+    size_t old_blocks = 0;          // list length before the step
+    KvBlockPtr tail;                // private copy of a shared tail block, or null
+    std::vector<KvBlockPtr> fresh;  // to be added
+  };
+
+  const Row& at(int row) const;
+  void require_no_step(const char* operation) const;
+  Staged stage(const StepRow& step_row);
+  void drop_unseen_blocks(Row& row) const;
+  int64_t first_needed_block(int64_t tokens) const;
+
+  StateSpec spec_;
+  KvBlockLayout layout_;
+  std::shared_ptr<KvBlockPool> pool_;
+  std::vector<Row> rows_;
+  bool in_step_ = false;
+  bool appended_ = false;
+  std::vector<Staged> staged_;
+  std::vector<int64_t> step_tokens_;  // per row: tokens of this step, empty outside a step
+};
+
+}  // namespace mantou::cpu
