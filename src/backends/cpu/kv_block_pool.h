@@ -48,13 +48,18 @@ class KvBlockPool : public std::enable_shared_from_this<KvBlockPool> {
 
  private:
   friend class KvBlock;
-  struct Slab;
+  struct Slab {
+    std::byte* base = nullptr;
+    size_t bytes = 0;
+    size_t capacity = 0;             // blocks
+    std::vector<std::byte*> unused;  // blocks not handed out
+  };
   struct SizeClass {
-    std::map<const std::byte*, std::unique_ptr<Slab>> slabs;  // by address
-    std::vector<Slab*> open;                                  // those with free blocks
+    std::map<const std::byte*, Slab> slabs;  // by address
+    std::vector<Slab*> open;                 // those with unused blocks
   };
 
-  explicit KvBlockPool(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  explicit KvBlockPool(size_t limit_bytes);
   std::byte* take(size_t bytes);
   void give_back(std::byte* data, size_t bytes);
   Slab& add_slab(SizeClass& size_class, size_t bytes);
