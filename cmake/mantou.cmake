@@ -9,6 +9,9 @@ endif()
 function(mantou_compile_options target)
   target_compile_options(${target} PRIVATE -Wall -Wextra -Wno-unused-parameter
                                            -ffp-contract=off)  # a fused multiply-add is always written out
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE -Wno-restrict)  # g++ 12: false alarms on "x" + string
+  endif()
   if(MANTOU_WERROR)
     target_compile_options(${target} PRIVATE -Werror)
   endif()
