@@ -1,0 +1,42 @@
+// Log lines for people and for grep: one event a line, `key=value` fields, to standard error.
+//
+//   log_info("request", {{"id", id}, {"status", 200}});
+//   2026-03-01T12:00:00.123Z info request id=req_1f… status=200
+//
+// Values with spaces, quotes or control characters are quoted and escaped, so text from outside can
+// neither break a line nor forge one. Any thread. The logger is process-wide (one of two such
+// objects).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace mantou {
+
+// The chosen level and everything left of it is written; kWarn at the start.
+enum class LogLevel { kError, kWarn, kInfo, kDebug, kTrace };
+
+struct LogField {
+  template <class T>
+  LogField(std::string_view name, const T& v) : key(name), value(fmt::to_string(v)) {}
+  std::string_view key;
+  std::string value;
+};
+
+using LogFields = std::initializer_list<LogField>;
+
+void set_log_level(LogLevel level);
+
+void log_error(std::string_view event, LogFields fields = {});
+void log_warn(std::string_view event, LogFields fields = {});
+void log_info(std::string_view event, LogFields fields = {});
+void log_debug(std::string_view event, LogFields fields = {});
+void log_trace(std::string_view event, LogFields fields = {});
+
+// The text after time and level: `event key=value …`.
+std::string format_log_line(std::string_view event, LogFields fields);
+
+}  // namespace mantou

@@ -1,0 +1,61 @@
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "base/mailbox.h"
+
+namespace mantou {
+namespace {
+
+TEST(Log, PlainValuesStayBareOthersAreQuotedAndEscaped) {
+  EXPECT_EQ(format_log_line("request", {{"id", "a-1"}, {"status", 200}, {"ms", 1.5}}),
+            "request id=a-1 status=200 ms=1.5");
+  EXPECT_EQ(format_log_line("x", {{"path", "/a b"}, {"empty", ""}}), "x path=\"/a b\" empty=\"\"");
+  EXPECT_EQ(format_log_line("x", {{"p", "a\"b\\c\r\nerror forged=1"}}),
+            "x p=\"a\\\"b\\\\c\\x0d\\x0aerror forged=1\"");
+}
+
+TEST(Mailbox, KeepsOrderAndRefusesWhenFullOrClosed) {
+  Mailbox<int> mailbox(2);
+  EXPECT_TRUE(mailbox.push(1));
+  EXPECT_TRUE(mailbox.push(2));
+  EXPECT_FALSE(mailbox.push(3));
+  EXPECT_EQ(mailbox.pop(), 1);
+  mailbox.close();
+  EXPECT_FALSE(mailbox.push(4));
+  EXPECT_EQ(mailbox.pop(), 2);
+  EXPECT_EQ(mailbox.pop(), std::nullopt);
+}
+
+TEST(Mailbox, EveryMessageOfManyWritersArrivesOnceAtManyReaders) {
+  constexpr int kWriters = 4, kEach = 500;
+  Mailbox<int> mailbox;
+  std::vector<long> sums(2, 0);
+  std::vector<int> counts(2, 0);
+  std::vector<std::thread> readers, writers;
+  for (int r = 0; r < 2; ++r) {
+    readers.emplace_back([&, r] {
+      while (const auto message = mailbox.pop()) {
+        sums[r] += *message;
+        ++counts[r];
+      }
+    });
+  }
+  for (int w = 0; w < kWriters; ++w) {
+    writers.emplace_back([&, w] {
+      for (int i = 0; i < kEach; ++i) mailbox.push(w * kEach + i);
+    });
+  }
+  for (std::thread& thread : writers) thread.join();
+  mailbox.close();
+  for (std::thread& thread : readers) thread.join();
+  constexpr long kAll = kWriters * kEach;
+  EXPECT_EQ(counts[0] + counts[1], kAll);
+  EXPECT_EQ(sums[0] + sums[1], kAll * (kAll - 1) / 2);
+}
+
+}  // namespace
+}  // namespace mantou

@@ -1,0 +1,75 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "engine/step_loop.h"
+
+namespace mantou {
+
+Engine::Engine(std::unique_ptr<Executor> executor, EngineOptions options)
+    : options_(options),
+      executor_(std::move(executor)),
+      capabilities_(executor_->capabilities()),
+      thread_([this] { run(); }) {}
+
+Engine::~Engine() { shutdown(std::chrono::milliseconds(0)); }
+
+std::shared_ptr<Generation> Engine::open(Request request, std::unique_ptr<Sink> sink) {
+  std::lock_guard lock(mutex_);
+  if (!accepting_) fail(ErrorCode::kUnavailable, "the engine is shutting down");
+  if (waiting_->load() >= std::max(1, options_.max_queued))
+    fail(ErrorCode::kResourceExhausted, "{} requests are waiting already; try again later",
+         options_.max_queued);
+  request.id = ++last_id_;
+  auto generation = std::make_shared<Generation>(std::move(request), std::move(sink), waiting_);
+  open_.emplace(generation->id(), generation);
+  mailbox_.push(std::shared_ptr<Generation>(generation));
+  return generation;
+}
+
+void Engine::stop_accepting() {
+  std::lock_guard lock(mutex_);
+  accepting_ = false;
+}
+
+bool Engine::shutdown(std::chrono::milliseconds grace) {
+  std::lock_guard join_lock(join_mutex_);
+  if (!thread_.joinable()) return true;
+  bool drained = false;
+  {
+    std::unique_lock lock(mutex_);
+    accepting_ = false;
+    drained = all_finished_.wait_for(lock, grace, [this] { return open_.empty(); });
+    for (const auto& [id, generation] : open_) generation->cancel();
+  }
+  mailbox_.close();
+  thread_.join();
+  return drained;
+}
+
+void Engine::run() {
+  StepLoop loop(*executor_, options_.prefill_chunk, [this](RequestId id) { finished(id); });
+  for (;;) {
+    if (!loop.has_work()) {
+      std::optional<std::shared_ptr<Generation>> next = mailbox_.pop();
+      if (!next) return;
+      loop.add(std::move(*next));
+    }
+    while (std::optional<std::shared_ptr<Generation>> next = mailbox_.try_pop())
+      loop.add(std::move(*next));
+    loop.turn();
+  }
+}
+
+void Engine::finished(RequestId id) {
+  std::shared_ptr<Generation> last;  // destroyed without the lock
+  std::lock_guard lock(mutex_);
+  const auto at = open_.find(id);
+  last = std::move(at->second);
+  open_.erase(at);
+  if (open_.empty()) all_finished_.notify_all();
+}
+
+}  // namespace mantou

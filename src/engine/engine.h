@@ -1,0 +1,67 @@
+// The engine: one thread that owns an Executor and runs the requests given to it.
+//
+// Owned by main (or the server's composition); open(), cancel() and shutdown() may be called from
+// any thread but the engine's own sinks must not call shutdown(). Sinks are called on the engine
+// thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/mailbox.h"
+#include "engine/executor.h"
+#include "engine/generation.h"
+
+namespace mantou {
+
+struct EngineOptions {
+  int max_queued = 64;      // requests that may wait behind the running one
+  int prefill_chunk = 512;  // prompt tokens a step forwards at most
+};
+
+class Engine {
+ public:
+  explicit Engine(std::unique_ptr<Executor> executor, EngineOptions options = {});
+  ~Engine();  // cancels what still runs
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const Capabilities& capabilities() const { return capabilities_; }
+
+  // Queues the request; its id is given here. Errors, after which the sink is gone without a call:
+  // kResourceExhausted (the queue is full), kUnavailable (shutting down).
+  std::shared_ptr<Generation> open(Request request, std::unique_ptr<Sink> sink);
+
+  // Takes no new requests, waits up to `grace` for the open ones, cancels those that are left and
+  // ends the thread. True when none had to be cancelled. Later calls do nothing.
+  bool shutdown(std::chrono::milliseconds grace);
+
+  // Takes no new requests; open ones run on.
+  void stop_accepting();
+
+ private:
+  void run();
+  void finished(RequestId id);
+
+  const EngineOptions options_;
+  const std::unique_ptr<Executor> executor_;
+  const Capabilities capabilities_;
+  const std::shared_ptr<std::atomic<int>> waiting_ = std::make_shared<std::atomic<int>>(0);
+  Mailbox<std::shared_ptr<Generation>> mailbox_;
+
+  std::mutex mutex_;  // of the members below
+  std::condition_variable all_finished_;
+  std::map<RequestId, std::shared_ptr<Generation>> open_;
+  RequestId last_id_ = 0;
+  bool accepting_ = true;
+
+  std::mutex join_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace mantou

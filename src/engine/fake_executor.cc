@@ -1,0 +1,145 @@
+#include "engine/fake_executor.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+namespace mantou {
+
+FakeScript::FakeScript() {
+  capabilities.model_id = "fake";
+  capabilities.architecture = "fake";
+  capabilities.backend = "fake";
+  capabilities.numerics_id = "fake";
+  capabilities.context = capabilities.train_context = 4096;
+  capabilities.vocab_size = 1024;
+  capabilities.end_ids = {0};
+}
+
+std::vector<FakeEvent> FakeRecord::events() const {
+  std::lock_guard lock(mutex_);
+  return events_;
+}
+
+std::vector<std::string> FakeRecord::violations() const {
+  std::lock_guard lock(mutex_);
+  return violations_;
+}
+
+int FakeRecord::live_rows() const {
+  std::lock_guard lock(mutex_);
+  return live_rows_;
+}
+
+FakeExecutor::FakeExecutor(FakeScript script, std::shared_ptr<FakeRecord> record)
+    : script_(std::move(script)),
+      record_(record ? std::move(record) : std::make_shared<FakeRecord>()) {}
+
+Admission FakeExecutor::admit(const Request& request) {
+  if (script_.on_admit) script_.on_admit(request);
+  const Capabilities& can = script_.capabilities;
+  if (int(rows_.size()) >= can.max_rows) violation("more rows than max_rows");
+  if (request.prompt.empty())
+    fail_param(ErrorCode::kInvalidArgument, "prompt", "the prompt is empty");
+  for (const TokenId id : request.prompt) {
+    if (id < 0 || id >= can.vocab_size)
+      fail_param(ErrorCode::kInvalidArgument, "prompt", "token id {} is not in the vocabulary", id);
+  }
+  const int64_t room = can.context - int64_t(request.prompt.size());
+  if (room <= 0)
+    fail(ErrorCode::kResourceExhausted, "the prompt has {} tokens, the context holds {}",
+         request.prompt.size(), can.context);
+  Row row{request};
+  row.stored = script_.cached_tokens ? script_.cached_tokens(request) : 0;
+  row.max_tokens =
+      request.limits.max_tokens < 0 ? room : std::min<int64_t>(request.limits.max_tokens, room);
+  const Admission admission{row.stored, row.max_tokens, 1};
+  if (!rows_.emplace(request.id, std::move(row)).second) violation("request admitted twice");
+  note({FakeEvent::Kind::kAdmit, request.id});
+  return admission;
+}
+
+Ticket FakeExecutor::submit(const StepPlan& plan) {
+  if (std::exchange(outstanding_, true)) violation("two tickets outstanding");
+  try {
+    if (int(plan.work.size()) > script_.capabilities.max_rows) violation("too many rows in a step");
+    results_ = {};
+    if (!sleep_through_layers(plan.stop)) {
+      results_.stopped = true;
+      note({FakeEvent::Kind::kStopped, plan.work.empty() ? 0 : plan.work[0].id});
+      return ++ticket_;
+    }
+    for (const Work& work : plan.work) {
+      if (script_.on_submit) script_.on_submit(work);
+      results_.rows.push_back(run(work));
+    }
+  } catch (...) {
+    outstanding_ = false;
+    throw;
+  }
+  return ++ticket_;
+}
+
+StepResults FakeExecutor::collect(Ticket ticket) {
+  if (!std::exchange(outstanding_, false) || ticket != ticket_) violation("no such ticket");
+  return std::exchange(results_, {});
+}
+
+RowResult FakeExecutor::run(const Work& work) {
+  RowResult result;
+  result.id = work.id;
+  const auto at = rows_.find(work.id);
+  if (at == rows_.end()) {
+    violation("step of an unknown row");
+    return result;
+  }
+  Row& row = at->second;
+  if (script_.row_error && (result.error = script_.row_error(work))) return result;
+  note({FakeEvent::Kind::kStep, work.id, work.tokens, work.output});
+  const int64_t left = int64_t(row.request.prompt.size()) - row.stored;
+  const bool prefill = left > 0;
+  if (work.tokens < 1 || work.tokens > (prefill ? left : 1)) violation("wrong number of tokens");
+  if ((work.output == Output::kSample) != (!prefill || work.tokens == left))
+    violation("sampling away from the end of the row");
+  if (prefill) row.stored += work.tokens;
+  if (work.output == Output::kNone) return result;
+
+  const int64_t index = row.generated++;
+  result.token = script_.token ? script_.token(row.request, index)
+                               : GeneratedToken{TokenId(1 + index % 1000), 0, {}};
+  const auto among = [&](const std::vector<TokenId>& ids) {
+    return std::find(ids.begin(), ids.end(), result.token->id) != ids.end();
+  };
+  const Limits& limits = row.request.limits;
+  if ((!limits.ignore_eos && among(script_.capabilities.end_ids)) || among(limits.stop_token_ids)) {
+    result.finished = FinishReason::kStop;
+  } else if (row.generated >= row.max_tokens) {
+    result.finished = FinishReason::kLength;
+  }
+  return result;
+}
+
+bool FakeExecutor::sleep_through_layers(const StopFlag* stop) const {
+  for (int layer = 0; layer < script_.layers; ++layer) {
+    if (stop != nullptr && stop->is_set()) return false;
+    if (script_.layer_time.count() > 0) std::this_thread::sleep_for(script_.layer_time);
+  }
+  return true;
+}
+
+void FakeExecutor::release(RequestId id, Release how) {
+  if (rows_.erase(id) > 0) note({FakeEvent::Kind::kRelease, id, 0, {}, how});
+}
+
+void FakeExecutor::note(FakeEvent event) {
+  std::lock_guard lock(record_->mutex_);
+  record_->live_rows_ = int(rows_.size());
+  record_->events_.push_back(event);
+}
+
+void FakeExecutor::violation(std::string what) {
+  std::lock_guard lock(record_->mutex_);
+  record_->violations_.push_back(std::move(what));
+}
+
+}  // namespace mantou
