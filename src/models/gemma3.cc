@@ -2,6 +2,7 @@
 // sqrt(hidden); five sliding layers to each full one, with a rope base of their own.
 #include <cmath>
 
+#include "base/error.h"
 #include "models/families.h"
 #include "models/layers.h"
 
@@ -12,7 +13,7 @@ namespace {
 std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers) {
   std::vector<bool> sliding(size_t(layers), false);
   if (config.has("layer_types")) {
-    const std::vector<std::string> types = config.get_strings("layer_types");
+    const std::vector<std::string> types = config.get_string_array("layer_types", 4096);
     if (types.size() != size_t(layers))
       fail_param(ErrorCode::kCorruptData, "layer_types",
                  "{}: layer_types has {} entries for {} layers", config.origin(), types.size(),
@@ -28,7 +29,7 @@ std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers) {
 }  // namespace
 
 std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backend) {
-  const hub::ConfigReader config(artifact.config(), artifact.path().string());
+  const hub::ConfigReader config = hub::config_reader(artifact);
   DenseConfig c = read_dense_config(config);
   c.tied = !artifact.has("lm_head.weight");
   c.qk_norm = c.post_norms = c.norm_plus_one = true;

@@ -232,8 +232,8 @@ Rope plain_rope(double theta, int head_dim, double factor) {
 
 Rope read_rope(hub::ModelArtifact& artifact, const hub::ConfigReader& config, int head_dim) {
   Rope rope = plain_rope(config.get_double("rope_theta", 1e-3, 1e12, 10000.0), head_dim);
-  if (config.has("rope_scaling")) {
-    const hub::ConfigReader scaling = config.object("rope_scaling");
+  if (const auto scaling_object = config.get_object("rope_scaling")) {
+    const hub::ConfigReader& scaling = *scaling_object;
     const std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));
     if (type == "linear") {
       const double factor = scaling.get_double("factor", 1e-3, 1e6);

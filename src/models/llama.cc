@@ -6,7 +6,7 @@
 namespace mantou::models {
 
 std::unique_ptr<Model> load_llama(hub::ModelArtifact& artifact, Backend& backend) {
-  const hub::ConfigReader config(artifact.config(), artifact.path().string());
+  const hub::ConfigReader config = hub::config_reader(artifact);
   DenseConfig c = read_dense_config(config);
   c.qkv_bias = config.get_bool("attention_bias", false);
   c.o_bias = c.qkv_bias;

@@ -1,11 +1,12 @@
 // Qwen2 and Qwen2.5: the llama layer with biases on q, k and v.
+#include "base/error.h"
 #include "models/families.h"
 #include "models/layers.h"
 
 namespace mantou::models {
 
 std::unique_ptr<Model> load_qwen2(hub::ModelArtifact& artifact, Backend& backend) {
-  const hub::ConfigReader config(artifact.config(), artifact.path().string());
+  const hub::ConfigReader config = hub::config_reader(artifact);
   DenseConfig c = read_dense_config(config);
   c.qkv_bias = true;
   // sliding_window is present but off in every published checkpoint (use_sliding_window: false).

@@ -1,11 +1,12 @@
 // Qwen3 dense: the llama layer with an RMS norm on each head of q and k before rope.
+#include "base/error.h"
 #include "models/families.h"
 #include "models/layers.h"
 
 namespace mantou::models {
 
 std::unique_ptr<Model> load_qwen3(hub::ModelArtifact& artifact, Backend& backend) {
-  const hub::ConfigReader config(artifact.config(), artifact.path().string());
+  const hub::ConfigReader config = hub::config_reader(artifact);
   DenseConfig c = read_dense_config(config);
   c.qk_norm = true;
   c.qkv_bias = config.get_bool("attention_bias", false);

@@ -33,8 +33,7 @@ constexpr std::array<Family, 6> kFamilies = {{
 std::span<const Family> families() { return kFamilies; }
 
 std::unique_ptr<Model> load_model(hub::ModelArtifact& artifact, Backend& backend) {
-  const std::string type =
-      hub::ConfigReader(artifact.config(), artifact.path().string()).get_string("model_type");
+  const std::string type = hub::config_reader(artifact).get_string("model_type");
   const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
                                    [&](const Family& f) { return f.model_type == type; });
   if (family == kFamilies.end()) fail_unknown(artifact, type);

@@ -1,0 +1,263 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/activations.h"
+#include "backends/cpu/buffer_pool.h"
+#include "backends/cpu/kernels/attention.h"
+#include "backends/cpu/kernels/elementwise.h"
+#include "backends/cpu/kernels/matmul.h"
+#include "backends/cpu/kv_rows.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/thread_pool.h"
+
+namespace mantou::cpu {
+namespace {
+
+struct MatrixStorage final : WeightStorage {
+  explicit MatrixStorage(PackedMatrix m) : matrix(m) {}
+  PackedMatrix matrix;
+};
+
+struct VectorStorage final : WeightStorage {
+  std::vector<float> values;
+};
+
+struct TableStorage final : WeightStorage {
+  explicit TableStorage(RawWeight w) : raw(std::move(w)) {}
+  RawWeight raw;  // stays mapped: only rows are looked up
+};
+
+const PackedMatrix& matrix_of(const Weight& weight) {
+  return static_cast<const MatrixStorage*>(weight.storage())->matrix;
+}
+
+const float* vector_of(const Weight& weight) {
+  return static_cast<const VectorStorage*>(weight.storage())->values.data();
+}
+
+// cos and sin of one rope for all tokens of the step: [T, frequencies] each.
+struct RopeTable {
+  const Rope* rope;
+  Tensor cos, sin;
+};
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const CpuOptions& options)
+      : options_(options),
+        table_(kernels()),
+        isa_(isa_from_environment()),
+        pool_(options.threads > 0 ? options.threads : default_thread_count()),
+        activations_(table_, pool_) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::string_view numerics_id() const override {
+    return options_.compute_f32 ? "cpu-f32-1" : kNumericsId;
+  }
+
+  Weight pack(const RawWeight& raw, WeightUse use) override {
+    std::shared_ptr<const WeightStorage> storage;
+    if (use == WeightUse::kTable) {
+      storage = std::make_shared<TableStorage>(raw);
+    } else if (use == WeightUse::kVector) {
+      auto vector = std::make_shared<VectorStorage>();
+      vector->values.resize(size_t(raw.cols));
+      decode_row(raw, 0, vector->values);
+      storage = std::move(vector);
+    } else {
+      storage = std::make_shared<MatrixStorage>(options_.compute_f32
+                                                    ? pack_dense_f32(raw, weights_, pool_)
+                                                    : cpu::pack(raw, weights_, pool_));
+    }
+    return Weight(raw.rows, raw.cols, std::move(storage));
+  }
+
+  std::unique_ptr<LayerState> make_state(const StateSpec& spec) override {
+    return std::make_unique<KvRows>(spec, blocks_);
+  }
+
+  void begin_step(const StepLayout& layout) override {
+    layout_ = &layout;
+    ropes_.clear();
+    logits_ = Tensor();
+  }
+  void end_step() override { layout_ = nullptr; }
+
+  Tensor embed(const Weight& table, std::span<const int32_t> tokens, float scale) override {
+    const RawWeight& raw = static_cast<const TableStorage*>(table.storage())->raw;
+    Tensor x = buffers_.make(int64_t(tokens.size()), table.cols());
+    activations_.for_rows(x, [&](int64_t t) {
+      float* const out = row(x, t);
+      decode_row(raw, tokens[size_t(t)], {out, size_t(x.cols())});
+      if (scale != 1) cpu::scale(table_, out, scale, x.cols(), out);
+    });
+    return x;
+  }
+
+  std::vector<Tensor> project(const Tensor& x, const Norm* pre,
+                              std::span<const Linear* const> linears) override {
+    return product(x, pre, linears);
+  }
+
+  Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) override {
+    const RopeTable* angles = rope ? &rope_table(*rope) : nullptr;
+    const int n = int(x.cols() / head_dim);
+    activations_.for_rows(x, [&](int64_t t) {
+      float* const v = row(x, t);
+      if (per_head)
+        for (int h = 0; h < n; h++)
+          rms_norm(table_, v + h * head_dim, vector_of(per_head->scale), per_head->eps,
+                   per_head->plus_one, head_dim, v + h * head_dim);
+      if (angles)
+        cpu::rope(table_, v, row(angles->cos, t), row(angles->sin, t), n, head_dim,
+                  int(2 * angles->cos.cols()));
+    });
+    return x;
+  }
+
+  Tensor attend(LayerState& state, const Tensor& q, const Tensor& k, const Tensor& v,
+                const AttentionSpec& spec) override {
+    KvRows& rows = static_cast<KvRows&>(state);
+    append_kv(pool_, rows, *layout_, span(k), span(v), isa_);
+    AttentionParams params;
+    params.heads = spec.heads;
+    params.scale = spec.scale;
+    params.softcap = spec.softcap;
+    params.window = state.spec().window;
+    Tensor out = buffers_.make(q.rows(), q.cols());
+    cpu::attend(pool_, attention_, rows, params, *layout_, span(q), span(out), isa_);
+    return out;
+  }
+
+  Tensor add_output(const Tensor& x, const Linear& linear, const Norm* post,
+                    const Tensor& residual) override {
+    const Linear* const one[] = {&linear};
+    Tensor y = product(x, nullptr, one)[0];
+    add_residual(y, post, residual);
+    return y;
+  }
+
+  Tensor mlp(const Tensor& x, const MlpSpec& spec) override {
+    const Linear* const pair[] = {&spec.gate, &spec.up};
+    const std::vector<Tensor> gate_up = product(x, &spec.pre, pair);
+    const Tensor &gate = gate_up[0], &up = gate_up[1];
+    activations_.for_rows(
+        gate, [&](int64_t t) { activate(spec.activation, row(gate, t), row(up, t), gate.cols()); });
+    return add_output(gate, spec.down, spec.post ? &*spec.post : nullptr, x);
+  }
+
+  std::vector<Score> head(const Tensor& hidden, const Head& head,
+                          std::span<const HeadRequest> requests) override {
+    if (requests.empty()) return {};
+    Tensor x = buffers_.make(int64_t(requests.size()), hidden.cols());
+    for (size_t i = 0; i < requests.size(); i++)
+      std::copy_n(row(hidden, requests[i].token), hidden.cols(), row(x, int64_t(i)));
+    const Linear output{head.weight, std::nullopt};
+    const Linear* const one[] = {&output};
+    logits_ = product(x, &head.norm, one)[0];
+    std::vector<Score> scores(requests.size());
+    activations_.for_rows(logits_, [&](int64_t t) {
+      float* const v = row(logits_, t);
+      if (head.softcap > 0) softcap(table_, v, head.softcap, logits_.cols(), v);
+      Score& score = scores[size_t(t)];
+      if (requests[size_t(t)].want == HeadRequest::Want::kLogits) {
+        score.logits = {v, size_t(logits_.cols())};
+      } else {
+        const ArgMax best = arg_max(table_, v, logits_.cols());
+        score.arg_max = best.has_nan ? -1 : int32_t(best.index);
+      }
+    });
+    return scores;
+  }
+
+ private:
+  static std::span<float> span(const Tensor& t) {
+    return {data(t), size_t(t.rows()) * size_t(t.cols())};
+  }
+
+  // linears[i](pre?(x)) with their biases; x is normalised and quantized once.
+  std::vector<Tensor> product(const Tensor& x, const Norm* pre,
+                              std::span<const Linear* const> linears) {
+    Activations::Forms forms;
+    for (const Linear* l : linears)
+      (is_dense(matrix_of(l->weight).family) ? forms.panels : forms.quantized) = true;
+    const MatmulInput input =
+        activations_.prepare(x, pre, pre ? vector_of(pre->scale) : nullptr, forms);
+    std::vector<Tensor> outputs;
+    std::vector<MatmulJob> jobs;
+    for (const Linear* l : linears) {
+      outputs.push_back(buffers_.make(x.rows(), l->weight.rows()));
+      jobs.push_back({&matrix_of(l->weight), data(outputs.back()), size_t(l->weight.rows())});
+    }
+    matmul(table_, pool_, jobs, input);
+    for (size_t i = 0; i < linears.size(); i++)
+      if (linears[i]->bias) {
+        const float* const bias = vector_of(*linears[i]->bias);
+        activations_.for_rows(outputs[i], [&](int64_t t) {
+          add(table_, row(outputs[i], t), bias, outputs[i].cols(), row(outputs[i], t));
+        });
+      }
+    return outputs;
+  }
+
+  void add_residual(const Tensor& y, const Norm* post, const Tensor& residual) {
+    activations_.for_rows(y, [&](int64_t t) {
+      float* const v = row(y, t);
+      if (post)
+        rms_norm(table_, v, vector_of(post->scale), post->eps, post->plus_one, int(y.cols()), v);
+      add(table_, v, row(residual, t), y.cols(), v);
+    });
+  }
+
+  void activate(Activation activation, float* gate, const float* up, int64_t n) const {
+    switch (activation) {
+      case Activation::kSilu:
+        return silu_mul(table_, gate, up, n, gate);
+      case Activation::kGeluTanh:
+        return gelu_tanh_mul(table_, gate, up, n, gate);
+      case Activation::kGeluErf:
+        return gelu_erf_mul(gate, up, n, gate);
+    }
+  }
+
+  const RopeTable& rope_table(const Rope& rope) {
+    for (const RopeTable& table : ropes_)
+      if (table.rope == &rope) return table;
+    const int64_t n = int64_t(rope.inv_freq.size());
+    RopeTable table{&rope, buffers_.make(layout_->total_tokens, n),
+                    buffers_.make(layout_->total_tokens, n)};
+    for (const StepRow& r : layout_->rows)
+      for (int i = 0; i < r.count; i++)
+        for (int64_t f = 0; f < n; f++) {
+          const double angle = double(r.position + i) * rope.inv_freq[size_t(f)];
+          row(table.cos, r.first + i)[f] = float(std::cos(angle));
+          row(table.sin, r.first + i)[f] = float(std::sin(angle));
+        }
+    ropes_.push_back(std::move(table));
+    return ropes_.back();
+  }
+
+  const CpuOptions options_;
+  const KernelTable& table_;
+  const mantou::Isa isa_;
+  ThreadPool pool_;
+  Arena weights_;
+  std::shared_ptr<KvBlockPool> blocks_ = KvBlockPool::create();
+  BufferPool buffers_;  // before everything that holds Tensors
+  Activations activations_;
+  AttentionWorkspace attention_;
+  const StepLayout* layout_ = nullptr;
+  std::vector<RopeTable> ropes_;
+  Tensor logits_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const CpuOptions& options) {
+  return std::make_unique<CpuBackend>(options);
+}
+
+}  // namespace mantou::cpu

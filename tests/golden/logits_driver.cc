@@ -1,0 +1,131 @@
+// Teacher-forced logits of a model on the cpu backend, for comparison with references in Python.
+//
+//   logits_driver MODEL IDS OUT.npy [--compute auto|f32] [--chunk N] [--threads N] [--kv
+//   f16|bf16|f32]
+//
+// IDS holds one context a line: token ids separated by spaces. OUT.npy becomes f32 [sum of lengths,
+// vocabulary], row i the logits after token i of its context.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "backends/cpu/cpu_backend.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "hub/model_artifact.h"
+#include "hub/resolve.h"
+#include "models/registry.h"
+
+namespace mantou {
+namespace {
+
+using States = std::vector<std::unique_ptr<LayerState>>;
+
+struct Arguments {
+  std::string model, ids, out;
+  cpu::CpuOptions cpu;
+  int chunk = 64;
+  KvType kv = KvType::kF16;
+};
+
+Arguments parse(int argc, char** argv) {
+  if (argc < 4 || argc % 2 != 0)
+    fail(ErrorCode::kInvalidArgument, "usage: logits_driver MODEL IDS OUT.npy [--option value …]");
+  Arguments a{argv[1], argv[2], argv[3], {}};
+  for (int i = 4; i < argc; i += 2) {
+    const std::string option = argv[i], value = argv[i + 1];
+    if (option == "--compute")
+      a.cpu.compute_f32 = value == "f32";
+    else if (option == "--chunk")
+      a.chunk = std::max(1, std::atoi(value.c_str()));
+    else if (option == "--threads")
+      a.cpu.threads = std::atoi(value.c_str());
+    else if (option == "--kv")
+      a.kv = value == "f32" ? KvType::kF32 : value == "bf16" ? KvType::kBF16 : KvType::kF16;
+    else
+      fail(ErrorCode::kInvalidArgument, "unknown option {}", option);
+  }
+  return a;
+}
+
+std::vector<std::vector<int32_t>> read_contexts(const std::string& path) {
+  std::istringstream lines(read_file(path));
+  std::vector<std::vector<int32_t>> contexts;
+  size_t total = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::vector<int32_t> ids;
+    for (int32_t id; words >> id;) ids.push_back(id);
+    total += ids.size();
+    if (!ids.empty()) contexts.push_back(std::move(ids));
+  }
+  if (total == 0) fail(ErrorCode::kInvalidArgument, "{}: no token ids", path);
+  return contexts;
+}
+
+// The header of NumPy's .npy format, version 1.0.
+void write_header(std::ostream& out, size_t rows, size_t cols) {
+  std::string dictionary =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  dictionary.append(64 - (10 + dictionary.size() + 1) % 64, ' ');
+  dictionary += '\n';
+  out.write("\x93NUMPY\x01\x00", 8);
+  const char length[] = {char(dictionary.size() & 255), char(dictionary.size() >> 8)};
+  out.write(length, 2);
+  out << dictionary;
+}
+
+void forward(Backend& backend, const models::Model& model, States& states,
+             std::span<const int32_t> tokens, int64_t position, std::ostream& out) {
+  StepLayout layout;
+  layout.rows.push_back({0, 0, int(tokens.size()), position});
+  layout.total_tokens = int(tokens.size());
+  std::vector<HeadRequest> requests;
+  for (int i = 0; i < layout.total_tokens; i++) requests.push_back({i, HeadRequest::Want::kLogits});
+  for (auto& state : states) state->begin_step(layout);
+  backend.begin_step(layout);
+  const Tensor hidden = model.forward(backend, tokens, states, nullptr);
+  for (const Score& score : backend.head(hidden, model.head(), requests))
+    out.write(reinterpret_cast<const char*>(score.logits.data()),
+              std::streamsize(score.logits.size_bytes()));
+  backend.end_step();
+  for (auto& state : states) state->commit_step();
+}
+
+int run(int argc, char** argv) {
+  const Arguments a = parse(argc, argv);
+  const auto contexts = read_contexts(a.ids);
+  const auto artifact = hub::ModelArtifact::open(hub::resolve_model(a.model));
+  const auto backend = cpu::make_cpu_backend(a.cpu);
+  const auto model = models::load_model(*artifact, *backend);
+  size_t total = 0;
+  for (const auto& ids : contexts) total += ids.size();
+  std::ofstream out(a.out, std::ios::binary);
+  write_header(out, total, size_t(model->info().vocab));
+  for (const auto& ids : contexts) {
+    States states;
+    for (const StateSpec& spec : model->state_specs(a.kv)) {
+      states.push_back(backend->make_state(spec));
+      states.back()->add_row();
+    }
+    for (size_t at = 0; at < ids.size(); at += size_t(a.chunk)) {
+      const size_t count = std::min(size_t(a.chunk), ids.size() - at);
+      forward(*backend, *model, states, std::span(ids).subspan(at, count), int64_t(at), out);
+    }
+  }
+  out.flush();
+  if (!out) fail(ErrorCode::kIo, "{}: cannot write", a.out);
+  return 0;
+}
+
+}  // namespace
+}  // namespace mantou
+
+int main(int argc, char** argv) try {
+  return mantou::run(argc, argv);
+} catch (const std::exception& error) {
+  std::cerr << "logits_driver: " << error.what() << '\n';
+  return 1;
+}
