@@ -2,9 +2,12 @@
 
 #include <chrono>
 #include <future>
+#include <functional>
+#include <numeric>
+#include <random>
 
 #include "backends/cpu/cpu_backend.h"
-#include "base/log.h"
+#include "base/thread_pool.h"
 #include "hub/config_reader.h"
 #include "hub/model_artifact.h"
 #include "hub/resolve.h"
@@ -24,18 +27,6 @@ TextSide build_text(const TokenizerSource& source) {
   side.tokenizer = text::Tokenizer::build(source);
   side.chat_template = text::ChatTemplate::build(source, side.tokenizer);
   return side;
-}
-
-mantou::KvType kv_type_of(KvType type) {
-  switch (type) {
-    case KvType::kF16:
-      return mantou::KvType::kF16;
-    case KvType::kBF16:
-      return mantou::KvType::kBF16;
-    case KvType::kF32:
-      break;
-  }
-  return mantou::KvType::kF32;
 }
 
 // What a checkpoint recommends; absent fields keep the built-in defaults.
@@ -62,24 +53,45 @@ LoadedModel load_model(const ModelOptions& options) {
   LoadedModel loaded;
   loaded.name = artifact->name();
   loaded.sampling = recommended_sampling(*artifact);
-  auto backend = cpu::make_cpu_backend({options.threads, options.compute == Compute::kF32});
+  loaded.path = artifact->path().string();
+  for (const auto& tensor : artifact->tensors()) {
+    loaded.bytes += tensor.bytes;
+    loaded.parameters += std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1},
+                                         std::multiplies<>());
+  }
+  loaded.threads = options.threads > 0 ? options.threads : default_thread_count();
+  auto backend = cpu::make_cpu_backend({loaded.threads, options.compute == Compute::kF32});
   auto model = models::load_model(*artifact, *backend);
   const TextSide side = text.get();
   loaded.tokenizer = side.tokenizer;
   loaded.chat_template = side.chat_template;
-  if (loaded.chat_template->is_fallback())
-    log::warn("{}: the checkpoint has no chat template, ChatML is used", loaded.name);
 
   runtime::ExecutorOptions executor;
   executor.model_id = loaded.name;
   executor.context = options.ctx_size;
-  executor.kv_type = kv_type_of(options.kv_type);
+  executor.kv_type = options.kv_type;
   executor.end_ids = loaded.tokenizer->end_ids();
   loaded.executor = runtime::make_model_executor(std::move(backend), std::move(model), executor);
   loaded.capabilities = loaded.executor->capabilities();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   loaded.load_seconds = took.count();
   return loaded;
+}
+
+Request make_request(const LoadedModel& model, const Options& options) {
+  Request request;
+  request.sampling = model.sampling;
+  request.sampling.seed = std::random_device()();
+  apply(options.sampling, request.sampling);
+  apply(options.limits, request.limits);
+  return request;
+}
+
+text::ChatOptions chat_options(const PromptOptions& options) {
+  text::ChatOptions chat;
+  if (!options.chat_template_kwargs.empty())
+    chat.extra = nlohmann::json::parse(options.chat_template_kwargs);
+  return chat;
 }
 
 }  // namespace mantou::cli

@@ -14,6 +14,10 @@ namespace mantou::cli {
 
 struct LoadedModel {
   std::string name;
+  std::string path;
+  size_t bytes = 0;        // of all tensors in the file
+  int64_t parameters = 0;  // their elements
+  int threads = 0;         // the backend's
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
   std::unique_ptr<Executor> executor;
@@ -22,8 +26,14 @@ struct LoadedModel {
   double load_seconds = 0;
 };
 
-// Resolves options.model, opens, checks and packs it. Errors name the file and what is wrong. Says
-// once on standard error when ChatML stands in for a missing chat template.
+// Resolves options.model, opens, checks and packs it. Errors name the file and what is wrong.
 LoadedModel load_model(const ModelOptions& options);
+
+// A request with the options' limits and sampling over the model's defaults; a seed of its own unless
+// one was given. The prompt is the caller's.
+Request make_request(const LoadedModel& model, const Options& options);
+
+// The template's variables: those of --chat-template-kwargs.
+text::ChatOptions chat_options(const PromptOptions& options);
 
 }  // namespace mantou::cli

@@ -75,7 +75,7 @@ Batch gather(RowBatch& rows, const StepPlan& plan) {
     batch.tokens.insert(batch.tokens.end(), begin, begin + work.tokens);
     if (work.output == Output::kSample) {
       const auto want =
-          row.sampler.is_plain_greedy() ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
+          row.sampler.is_plain_greedy(row.generated) ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
       batch.heads.push_back({first + work.tokens - 1, want});
       batch.sampled.push_back(w);
     }

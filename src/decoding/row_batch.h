@@ -20,7 +20,7 @@ using States = std::vector<std::unique_ptr<LayerState>>;
 // first `stored` of them, so after the prompt the last one is pending.
 struct Row {
   Request request;
-  sampling::Sampler sampler;
+  Sampler sampler;
   std::vector<TokenId> tokens;
   int64_t stored = 0;
   int64_t generated = 0;

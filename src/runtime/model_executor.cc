@@ -52,7 +52,7 @@ class ModelExecutor final : public Executor {
     const int64_t room = capabilities_.context - prompt;
     const int64_t wanted = request.limits.max_tokens;
     Row row{request,
-            sampling::Sampler(request.sampling, request.limits, capabilities_.end_ids,
+            Sampler(request.sampling, request.limits, capabilities_.end_ids,
                               capabilities_.vocab_size),
             request.prompt,
             0,
