@@ -8,3 +8,4 @@ if(GIT_FOUND AND EXISTS ${CMAKE_SOURCE_DIR}/.git)
 endif()
 configure_file(${CMAKE_SOURCE_DIR}/src/cli/build_info.h.in
                ${CMAKE_BINARY_DIR}/generated/cli/build_info.h)
+include_directories(${CMAKE_BINARY_DIR}/generated)

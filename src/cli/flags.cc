@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "cli/verbs/verbs.h"
 
 namespace mantou::cli {
 namespace {
@@ -128,7 +129,10 @@ const Flag* find(const Verb& verb, std::string_view name) {
   return nullptr;
 }
 
-[[noreturn]] void unknown_flag(const Verb& verb, const std::string& name) {
+// Why `name` is no option of `verb`, as the end of a message.
+std::string explain_unknown(const Verb& verb, const std::string& name) {
+  for (const Verb& other : verbs())
+    if (find(other, name)) return fmt::format("; it is one of {}", other.name);
   std::vector<std::string> names;
   for (const Flag& flag : flags()) {
     if (!(flag.verbs & verb.bit)) continue;
@@ -136,9 +140,8 @@ const Flag* find(const Verb& verb, std::string_view name) {
     for (std::string_view alias : flag.aliases)
       if (alias.starts_with("--")) names.emplace_back(alias);
   }
-  std::string hint = did_you_mean(name, names);
-  if (hint.empty()) hint = fmt::format("; see `mantou help {}`", verb.name);
-  fail_param(ErrorCode::kInvalidArgument, name, "{} is no option of {}{}", name, verb.name, hint);
+  const std::string hint = did_you_mean(name, names);
+  return hint.empty() ? fmt::format("; see `mantou help {}`", verb.name) : hint;
 }
 
 void read_environment(const Verb& verb, const Environment& environment, Options& options) {
@@ -201,7 +204,9 @@ class Parser {
     const size_t equals = arg.find('=');
     const std::string name = canonical(arg.substr(0, equals));
     const Flag* flag = find(verb_, name);
-    if (!flag) unknown_flag(verb_, name);
+    if (!flag)
+      fail_param(ErrorCode::kInvalidArgument, name, "{} is no option of {}{}", name, verb_.name,
+                 explain_unknown(verb_, name));
     const bool first = std::find(seen_.begin(), seen_.end(), flag) == seen_.end();
     seen_.push_back(flag);
     if (equals != std::string::npos)

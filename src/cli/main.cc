@@ -1,1 +1,61 @@
-int main() { return 0; }
+// The program: finds the verb, reads its options, runs it, turns an Error into one line.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/verbs/verbs.h"
+
+namespace mantou::cli {
+namespace {
+
+constexpr int kExitFailure = 1, kExitUsage = 2;
+
+std::optional<std::string> process_environment(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+int run(std::vector<std::string> args) {
+  if (!args.empty() && (args[0] == "--help" || args[0] == "-h")) args[0] = "help";
+  if (!args.empty() && args[0] == "--version") args[0] = "version";
+  const bool named = !args.empty() && !args[0].starts_with('-');
+  const Verb& verb = find_verb(named ? args[0] : "serve");
+  const auto rest = std::span<const std::string>(args).subspan(named ? 1 : 0);
+  const Options options = parse(verb, rest, process_environment);
+  if (options.help) {
+    fmt::print("{}", help_verb(verb));
+    return 0;
+  }
+  set_log_level(options.log_level);
+  // A server outlives whoever reads its output; the other verbs end quietly with their reader.
+  if (verb.bit == kServe) std::signal(SIGPIPE, SIG_IGN);
+  return verb.run(options);
+}
+
+}  // namespace
+}  // namespace mantou::cli
+
+int main(int argc, char** argv) {
+  using namespace mantou;
+  try {
+    const int code = cli::run({argv + 1, argv + argc});
+    if (std::fflush(stdout) != 0)
+      fail(ErrorCode::kIo, "cannot write the output: {}", std::strerror(errno));
+    return code;
+  } catch (const Error& error) {
+    fmt::print(stderr, "mantou: {}\n", error.message());
+    return error.code() == ErrorCode::kInvalidArgument ? cli::kExitUsage : cli::kExitFailure;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "mantou: {}\n", error.what());
+    return cli::kExitFailure;
+  }
+}

@@ -10,13 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "engine/request.h"
+#include "tensor/layer_state.h"
 
 namespace mantou::cli {
 
 enum class Compute { kAuto, kF32 };  // kF32: activations are never quantized
-enum class KvType { kF16, kBF16, kF32 };
-enum class LogLevel { kError, kWarn, kInfo, kDebug, kTrace };
 enum class TableFormat { kMarkdown, kCsv, kJson };
 
 // generate, chat, serve, bench; `model` also inspect and tokenize.

@@ -11,6 +11,9 @@ namespace mantou::cli {
 
 std::span<const Verb> verbs();  // in the order of the help
 
+// kInvalidArgument with the nearest verb when there is no such one.
+const Verb& find_verb(std::string_view name);
+
 int run_generate(const Options& options);
 int run_chat(const Options& options);
 int run_serve(const Options& options);

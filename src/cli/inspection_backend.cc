@@ -1,0 +1,45 @@
+#include "cli/inspection_backend.h"
+
+#include "base/error.h"
+
+namespace mantou::cli {
+namespace {
+
+class InspectionBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "inspection"; }
+  std::string_view numerics_id() const override { return "none"; }
+
+  Weight pack(const RawWeight& raw, WeightUse) override {
+    return {raw.rows, raw.cols, std::make_shared<WeightStorage>()};
+  }
+
+  std::unique_ptr<LayerState> make_state(const StateSpec&) override { refuse(); }
+  void begin_step(const StepLayout&) override { refuse(); }
+  void end_step() override { refuse(); }
+  Tensor embed(const Weight&, std::span<const int32_t>, float) override { refuse(); }
+  std::vector<Tensor> project(const Tensor&, const Norm*, std::span<const Linear* const>) override {
+    refuse();
+  }
+  Tensor heads(Tensor, int, const Norm*, const Rope*) override { refuse(); }
+  Tensor attend(LayerState&, const Tensor&, const Tensor&, const Tensor&,
+                const AttentionSpec&) override {
+    refuse();
+  }
+  Tensor add_output(const Tensor&, const Linear&, const Norm*, const Tensor&) override { refuse(); }
+  Tensor mlp(const Tensor&, const MlpSpec&) override { refuse(); }
+  std::vector<Score> head(const Tensor&, const Head&, std::span<const HeadRequest>) override {
+    refuse();
+  }
+
+ private:
+  [[noreturn]] static void refuse() {
+    fail(ErrorCode::kInternal, "a model that was loaded for inspection cannot run");
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_inspection_backend() { return std::make_unique<InspectionBackend>(); }
+
+}  // namespace mantou::cli

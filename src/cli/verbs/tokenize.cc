@@ -1,0 +1,77 @@
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/verbs/verbs.h"
+#include "hub/model_artifact.h"
+#include "hub/resolve.h"
+#include "text/tokenizer.h"
+
+namespace mantou::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string read_input(const std::string& words) {
+  if (!words.empty()) return words;
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+// Ids between spaces, commas, brackets and newlines; JSON arrays are such text.
+std::vector<text::TokenId> parse_ids(std::string_view input, int vocab_size) {
+  constexpr std::string_view kBetween = " \t\r\n,[]";
+  std::vector<text::TokenId> ids;
+  while (true) {
+    input.remove_prefix(std::min(input.find_first_not_of(kBetween), input.size()));
+    if (input.empty()) return ids;
+    const std::string_view word = input.substr(0, input.find_first_of(kBetween));
+    text::TokenId id = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc{} || end != word.data() + word.size() || id < 0 || id >= vocab_size)
+      fail_param(ErrorCode::kInvalidArgument, "--ids", "--ids: \"{}\" is no token id of 0 to {}",
+                 word, vocab_size - 1);
+    ids.push_back(id);
+    input.remove_prefix(word.size());
+  }
+}
+
+std::string dump(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+void print_text(const text::Tokenizer& tokenizer, const std::string& input, bool as_json) {
+  const auto ids = parse_ids(input, tokenizer.vocab_size());
+  const std::string text = tokenizer.decode(ids, /*skip_special=*/false);
+  fmt::print("{}\n", as_json ? dump({{"text", text}}) : text);
+}
+
+void print_ids(const text::Tokenizer& tokenizer, const std::string& input,
+               const TokenizeOptions& options, bool as_json) {
+  const auto ids = tokenizer.encode(
+      input, {.add_special = !options.no_bos, .parse_special = options.parse_special});
+  if (!as_json) {
+    for (const auto id : ids) fmt::print("{:>8}  {}\n", id, tokenizer.piece_of(id));
+    return;
+  }
+  json pieces = json::array();
+  for (const auto id : ids) pieces.push_back(tokenizer.piece_of(id));
+  fmt::print("{}\n", dump({{"ids", ids}, {"tokens", pieces}}));
+}
+
+}  // namespace
+
+int run_tokenize(const Options& options) {
+  const auto artifact = hub::ModelArtifact::open(hub::resolve_model(options.model.model));
+  const auto tokenizer = text::Tokenizer::build(artifact->tokenizer());
+  const std::string input = read_input(options.tokenize.text);
+  if (options.tokenize.ids)
+    print_text(*tokenizer, input, options.json);
+  else
+    print_ids(*tokenizer, input, options.tokenize, options.json);
+  return 0;
+}
+
+}  // namespace mantou::cli

@@ -1,0 +1,44 @@
+#include "cli/verbs/verbs.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace mantou::cli {
+namespace {
+
+constexpr std::array kVerbs = {
+    Verb{kServe, "serve", "Answer the OpenAI and Anthropic protocols over HTTP.", Words::kModel,
+         run_serve},
+    Verb{kChat, "chat", "Talk to a model in the terminal.", Words::kModel, run_chat},
+    Verb{kGenerate, "generate", "Answer one prompt.", Words::kPrompt, run_generate},
+    Verb{kBench, "bench", "Measure how fast a model reads and writes here.", Words::kModel,
+         run_bench},
+    Verb{kTokenize, "tokenize", "Turn text into token ids, or ids into text.", Words::kText,
+         run_tokenize},
+    Verb{kInspect, "inspect", "Show what a checkpoint holds and whether it would load.",
+         Words::kModel, run_inspect},
+    Verb{kList, "ls", "List the models on this machine.", Words::kNone, run_ls},
+    Verb{kVersion, "version", "Show version, compiler and instruction set.", Words::kNone,
+         run_version},
+    Verb{kHelp, "help", "Explain a verb and its options.", Words::kVerb, run_help},
+};
+
+}  // namespace
+
+std::span<const Verb> verbs() { return kVerbs; }
+
+const Verb& find_verb(std::string_view name) {
+  for (const Verb& verb : kVerbs)
+    if (verb.name == name) return verb;
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) names.emplace_back(verb.name);
+  std::string hint = did_you_mean(name, names);
+  if (hint.empty()) hint = fmt::format("; verbs are {}", fmt::join(names, ", "));
+  fail_param(ErrorCode::kInvalidArgument, std::string(name), "there is no verb \"{}\"{}", name,
+             hint);
+}
+
+}  // namespace mantou::cli
