@@ -37,7 +37,7 @@ class Descriptor {
 };
 
 size_t regular_size(const std::filesystem::path& path, int fd) {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd, &status) != 0) fail_io(path, "cannot read the file's size", errno);
   if (!S_ISREG(status.st_mode))
     fail_param(ErrorCode::kInvalidArgument, path.string(), "{}: not a regular file", path.string());
@@ -69,8 +69,8 @@ std::string read_file(const std::filesystem::path& path, size_t limit) {
   const Descriptor file(path, O_RDONLY);
   const size_t size = regular_size(path, file.get());
   if (size > limit)
-    fail_param(ErrorCode::kResourceExhausted, path.string(), "{}: {} bytes, more than the limit of {}",
-               path.string(), size, limit);
+    fail_param(ErrorCode::kResourceExhausted, path.string(),
+               "{}: {} bytes, more than the limit of {}", path.string(), size, limit);
   std::string bytes(size, '\0');
   size_t done = 0;
   while (done < size) {

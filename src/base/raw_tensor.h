@@ -1,7 +1,7 @@
 // Tensors as they lie on disk: dtype, shape and bytes, before any backend packed them.
 //
-// A RawTensor is a view into a mapped file (or a buffer) that `keep_alive` owns; it is cheap to copy
-// and safe to share between threads. `hub/` makes them, a backend's `pack` consumes them.
+// A RawTensor is a view into a mapped file (or a buffer) that `keep_alive` owns; it is cheap to
+// copy and safe to share between threads. `hub/` makes them, a backend's `pack` consumes them.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,27 @@ namespace mantou {
 
 // Plain element types, then the GGUF block types (rows of blocks along the last axis).
 enum class DType : uint8_t {
-  kF64, kF32, kF16, kBF16, kI64, kI32, kI16, kI8, kU64, kU32, kU16, kU8, kBool,
-  kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K,
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
 };
 
 struct DTypeInfo {
@@ -34,7 +53,7 @@ inline bool is_block_type(DType dtype) { return dtype >= DType::kQ4_0; }
 size_t dtype_bytes(DType dtype, size_t elements);
 
 struct RawTensor {
-  std::string name;            // as in the file, for messages
+  std::string name;  // as in the file, for messages
   DType dtype = DType::kF32;
   std::vector<int64_t> shape;  // outermost first (a matrix is [out, in]); all extents ≥ 1
   std::span<const std::byte> bytes;

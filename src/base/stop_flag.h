@@ -1,5 +1,5 @@
-// A request to stop, set from any thread and polled between layers and steps, so that stopping never
-// waits for a long chunk.
+// A request to stop, set from any thread and polled between layers and steps, so that stopping
+// never waits for a long chunk.
 #pragma once
 
 #include <atomic>

@@ -14,8 +14,9 @@ struct GgufVocabulary {
   std::string model;  // tokenizer.ggml.model: "gpt2", "llama"
   std::string pre;    // tokenizer.ggml.pre: "qwen2", "smollm", "default", …
   std::vector<std::string> tokens;
-  std::vector<float> scores;   // empty, or one per token
-  std::vector<int32_t> types;  // empty, or one per token: 1 normal 2 unknown 3 control 4 user 6 byte
+  std::vector<float> scores;  // empty, or one per token
+  std::vector<int32_t>
+      types;  // empty, or one per token: 1 normal 2 unknown 3 control 4 user 6 byte
   std::vector<std::string> merges;
   bool add_space_prefix = true;
 };
@@ -28,7 +29,8 @@ struct TokenizerSource {
   std::optional<bool> add_bos, add_eos;  // what the checkpoint says; unset: what the tokenizer does
   std::string bos_token, eos_token, unk_token, pad_token;  // texts, for templates; may be empty
   int64_t bos_id = -1, eos_id = -1;                        // GGUF only
-  std::vector<int32_t> end_ids;  // ids that end a generation, from every place a checkpoint names them
+  std::vector<int32_t>
+      end_ids;  // ids that end a generation, from every place a checkpoint names them
 
   std::string chat_template;                           // the default template; empty: none
   std::map<std::string, std::string> named_templates;  // "tool_use", "rag", …

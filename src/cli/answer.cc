@@ -46,7 +46,7 @@ class InterruptScope {
   explicit InterruptScope(std::shared_ptr<Generation> generation)
       : generation_(std::move(generation)) {
     interruptible_generation.store(generation_.get());
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = cancel_generation;
     action.sa_flags = SA_RESTART;
     ::sigaction(SIGINT, &action, &previous_);
@@ -60,7 +60,7 @@ class InterruptScope {
 
  private:
   std::shared_ptr<Generation> generation_;
-  struct sigaction previous_ {};
+  struct sigaction previous_{};
 };
 
 double rate(int64_t tokens, double seconds) { return seconds > 0 ? double(tokens) / seconds : 0; }
@@ -72,8 +72,8 @@ Answer answer(Engine& engine, Request request, std::shared_ptr<const text::Token
               const std::function<void(std::string_view)>& print, bool interruptible) {
   const auto mailbox = std::make_shared<Mailbox<Piece>>();
   const auto generation = engine.open(
-      std::move(request), std::make_unique<TerminalSink>(
-                              text::TextStream(std::move(tokenizer), stops), mailbox));
+      std::move(request),
+      std::make_unique<TerminalSink>(text::TextStream(std::move(tokenizer), stops), mailbox));
   std::optional<InterruptScope> scope;
   if (interruptible) scope.emplace(generation);
   Answer answer;

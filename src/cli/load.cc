@@ -1,8 +1,8 @@
 #include "cli/load.h"
 
 #include <chrono>
-#include <future>
 #include <functional>
+#include <future>
 #include <numeric>
 #include <random>
 
@@ -56,8 +56,8 @@ LoadedModel load_model(const ModelOptions& options) {
   loaded.path = artifact->path().string();
   for (const auto& tensor : artifact->tensors()) {
     loaded.bytes += tensor.bytes;
-    loaded.parameters += std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1},
-                                         std::multiplies<>());
+    loaded.parameters +=
+        std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
   }
   loaded.threads = options.threads > 0 ? options.threads : default_thread_count();
   auto backend = cpu::make_cpu_backend({loaded.threads, options.compute == Compute::kF32});

@@ -29,8 +29,8 @@ struct LoadedModel {
 // Resolves options.model, opens, checks and packs it. Errors name the file and what is wrong.
 LoadedModel load_model(const ModelOptions& options);
 
-// A request with the options' limits and sampling over the model's defaults; a seed of its own unless
-// one was given. The prompt is the caller's.
+// A request with the options' limits and sampling over the model's defaults; a seed of its own
+// unless one was given. The prompt is the caller's.
 Request make_request(const LoadedModel& model, const Options& options);
 
 // The template's variables: those of --chat-template-kwargs.

@@ -74,8 +74,8 @@ Batch gather(RowBatch& rows, const StepPlan& plan) {
     const auto begin = row.tokens.begin() + row.stored;
     batch.tokens.insert(batch.tokens.end(), begin, begin + work.tokens);
     if (work.output == Output::kSample) {
-      const auto want =
-          row.sampler.is_plain_greedy(row.generated) ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
+      const auto want = row.sampler.is_plain_greedy(row.generated) ? HeadRequest::Want::kArgMax
+                                                                   : HeadRequest::Want::kLogits;
       batch.heads.push_back({first + work.tokens - 1, want});
       batch.sampled.push_back(w);
     }

@@ -7,16 +7,17 @@
 namespace mantou::decoding {
 
 bool RowBatch::contains(RequestId id) const {
-  return std::any_of(rows_.begin(), rows_.end(), [&](const Row& r) { return r.request.id == id; });
+  return std::any_of(rows_.begin(), rows_.end(),
+                     [&](const auto& r) { return r->request.id == id; });
 }
 
 size_t RowBatch::index_of(RequestId id) const {
   for (size_t i = 0; i < rows_.size(); i++)
-    if (rows_[i].request.id == id) return i;
+    if (rows_[i]->request.id == id) return i;
   fail(ErrorCode::kInternal, "request {} has no row", id);
 }
 
-void RowBatch::add(Row row, States state) {
+void RowBatch::add(std::unique_ptr<Row> row, States state) {
   rows_.reserve(rows_.size() + 1);
   const int before = int(rows_.size());
   try {

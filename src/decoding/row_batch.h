@@ -34,7 +34,7 @@ class RowBatch {
   explicit RowBatch(States empty_states) : states_(std::move(empty_states)) {}
 
   size_t size() const { return rows_.size(); }
-  Row& operator[](size_t index) { return rows_[index]; }
+  Row& operator[](size_t index) { return *rows_[index]; }
   const States& states() const { return states_; }
 
   // Index of the request's row; an unknown id is kInternal.
@@ -43,14 +43,14 @@ class RowBatch {
 
   // Appends a row whose state is empty, or `state` (one-row states holding row.stored tokens).
   // All or nothing.
-  void add(Row row, States state = {});
+  void add(std::unique_ptr<Row> row, States state = {});
   void remove(size_t index);
   // The row's state as one-row states sharing its blocks.
   States fork(size_t index) const;
 
  private:
   States states_;
-  std::vector<Row> rows_;
+  std::vector<std::unique_ptr<Row>> rows_;
 };
 
 }  // namespace mantou::decoding

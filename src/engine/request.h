@@ -35,9 +35,9 @@ struct SamplingParams {
 };
 
 struct Limits {
-  int max_tokens = -1;                 // -1: as many as the context holds
-  int min_tokens = 0;                  // end ids are masked until so many tokens were generated
-  bool ignore_eos = false;             // end ids are ordinary tokens
+  int max_tokens = -1;                  // -1: as many as the context holds
+  int min_tokens = 0;                   // end ids are masked until so many tokens were generated
+  bool ignore_eos = false;              // end ids are ordinary tokens
   std::vector<TokenId> stop_token_ids;  // end the row like an end id; not part of the text
 };
 

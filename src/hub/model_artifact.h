@@ -1,10 +1,10 @@
 // A checkpoint, whatever its format: what models and backends see of it.
 //
-// GGUF files and HF/MLX directories both become one ModelArtifact. Names and configuration are those
-// of HF checkpoints without the "model." (or "language_model.model.") prefix: "embed_tokens",
-// "layers.0.self_attn.q_proj", "norm", "lm_head"; GGUF names and metadata keys are translated by the
-// tables in gguf_names.cc. Made on one thread; afterwards read-only but for the consumption marks,
-// which the loading thread alone sets.
+// GGUF files and HF/MLX directories both become one ModelArtifact. Names and configuration are
+// those of HF checkpoints without the "model." (or "language_model.model.") prefix: "embed_tokens",
+// "layers.0.self_attn.q_proj", "norm", "lm_head"; GGUF names and metadata keys are translated by
+// the tables in gguf_names.cc. Made on one thread; afterwards read-only but for the consumption
+// marks, which the loading thread alone sets.
 #pragma once
 
 #include <filesystem>
@@ -44,7 +44,8 @@ class ModelArtifact {
   virtual bool norm_plus_one_baked() const = 0;
 
   // `module` + ".weight" with its scales and biases where it is MLX-affine. Marks them consumed.
-  // A missing tensor is an error that names it; shapes are as stored, checked against the file only.
+  // A missing tensor is an error that names it; shapes are as stored, checked against the file
+  // only.
   virtual RawWeight weight(std::string_view module) = 0;
   virtual bool has(std::string_view tensor) const = 0;  // full name: "lm_head.weight"
   virtual RawTensor tensor(std::string_view name) = 0;  // full name; marks it consumed

@@ -51,19 +51,16 @@ class ModelExecutor final : public Executor {
     const int64_t prompt = int64_t(request.prompt.size());
     const int64_t room = capabilities_.context - prompt;
     const int64_t wanted = request.limits.max_tokens;
-    Row row{request,
-            Sampler(request.sampling, request.limits, capabilities_.end_ids,
-                              capabilities_.vocab_size),
-            request.prompt,
-            0,
-            0,
-            wanted < 0 ? room : std::min(wanted, room)};
+    auto row = std::make_unique<Row>(Row{
+        request,
+        Sampler(request.sampling, request.limits, capabilities_.end_ids, capabilities_.vocab_size),
+        request.prompt, 0, 0, wanted < 0 ? room : std::min(wanted, room)});
     Admission admission;
-    admission.max_tokens = row.max_tokens;
+    admission.max_tokens = row->max_tokens;
     for (const auto& state : rows_.states())
-      admission.bytes += state->projected_bytes(prompt + row.max_tokens);
-    States state = reuse(request, row.stored);
-    admission.cached_tokens = row.stored;
+      admission.bytes += state->projected_bytes(prompt + row->max_tokens);
+    States state = reuse(request, row->stored);
+    admission.cached_tokens = row->stored;
     rows_.add(std::move(row), std::move(state));
     return admission;
   }

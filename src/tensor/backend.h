@@ -1,9 +1,10 @@
 // What a model may ask of a device: one function per model operation, coarse enough to fuse.
 //
-// The batch is flat: activations are [T, cols] with T = all tokens of the step, rows of the batch as
-// StepLayout says. Residual stream and results are f32 on cpu. On cpu a token's result depends on its
-// own row alone: not on the other tokens of the step, how a prompt was cut into chunks, or the number
-// of threads (docs/determinism.md). All calls on the engine thread; pack() while a model loads.
+// The batch is flat: activations are [T, cols] with T = all tokens of the step, rows of the batch
+// as StepLayout says. Residual stream and results are f32 on cpu. On cpu a token's result depends
+// on its own row alone: not on the other tokens of the step, how a prompt was cut into chunks, or
+// the number of threads (docs/determinism.md). All calls on the engine thread; pack() while a model
+// loads.
 #pragma once
 
 #include <memory>
@@ -27,8 +28,8 @@ struct HeadRequest {
 };
 
 struct Score {
-  int32_t arg_max = -1;          // lowest index among equals; -1: the logits hold NaN
-  std::span<float> logits;       // [V] for kLogits, valid until the next step begins; writable
+  int32_t arg_max = -1;     // lowest index among equals; -1: the logits hold NaN
+  std::span<float> logits;  // [V] for kLogits, valid until the next step begins; writable
 };
 
 class Backend {
@@ -53,7 +54,8 @@ class Backend {
   virtual std::vector<Tensor> project(const Tensor& x, const Norm* pre,
                                       std::span<const Linear* const> linears) = 0;
 
-  // x [T, heads · head_dim]: optional RMS norm of each head, then optional rope at the rows' positions.
+  // x [T, heads · head_dim]: optional RMS norm of each head, then optional rope at the rows'
+  // positions.
   virtual Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) = 0;
 
   // Appends k and v [T, kv_heads · head_dim] to the rows' state, then each token of q

@@ -35,22 +35,22 @@ class LayerState {
 
   virtual const StateSpec& spec() const = 0;
   virtual int rows() const = 0;
-  virtual int64_t tokens(int row) const = 0;                   // committed tokens
-  virtual size_t bytes(int row) const = 0;                     // storage held, shared blocks included
-  virtual size_t projected_bytes(int64_t tokens) const = 0;    // of a row with so many tokens
+  virtual int64_t tokens(int row) const = 0;                 // committed tokens
+  virtual size_t bytes(int row) const = 0;                   // storage held, shared blocks included
+  virtual size_t projected_bytes(int64_t tokens) const = 0;  // of a row with so many tokens
 
   // Membership; never inside a step.
-  virtual void add_row() = 0;                                  // an empty row at the end
-  virtual void join(LayerState&& other) = 0;                   // other's rows at the end; same spec
-  virtual void keep(std::span<const int> rows) = 0;            // these rows in this order, no doubles
+  virtual void add_row() = 0;                        // an empty row at the end
+  virtual void join(LayerState&& other) = 0;         // other's rows at the end; same spec
+  virtual void keep(std::span<const int> rows) = 0;  // these rows in this order, no doubles
   virtual std::unique_ptr<LayerState> fork(int row) const = 0;  // one-row state sharing full blocks
 
-  // Drops the last `drop` tokens of a row; false (and nothing changed) when the layer cannot go back
-  // so far: a sliding layer whose older blocks are gone.
+  // Drops the last `drop` tokens of a row; false (and nothing changed) when the layer cannot go
+  // back so far: a sliding layer whose older blocks are gone.
   virtual bool trim(int row, int64_t drop) = 0;
 
-  // A step appends layout.rows[i].count tokens to state row layout.rows[i].state_row; position must be
-  // the row's token count. Storage is reserved in begin_step, so appends cannot fail.
+  // A step appends layout.rows[i].count tokens to state row layout.rows[i].state_row; position must
+  // be the row's token count. Storage is reserved in begin_step, so appends cannot fail.
   virtual void begin_step(const StepLayout& layout) = 0;
   virtual void commit_step() = 0;
   virtual void abort_step() = 0;

@@ -1,5 +1,5 @@
-// Which tokens of a step's flat batch belong to whom. Host data, made once a step by the Executor and
-// shared by all layers; engine thread.
+// Which tokens of a step's flat batch belong to whom. Host data, made once a step by the Executor
+// and shared by all layers; engine thread.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,8 @@ struct Rope {
 
 enum class Activation { kSilu, kGeluTanh, kGeluErf };
 
-// down(act(gate(n)) · up(n)) with n = pre-norm of x; `post` normalises the result before the residual.
+// down(act(gate(n)) · up(n)) with n = pre-norm of x; `post` normalises the result before the
+// residual.
 struct MlpSpec {
   Norm pre;
   Linear gate, up, down;
@@ -70,8 +71,8 @@ struct MlpSpec {
 
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;       // of the scores
-  float softcap = 0;     // > 0: scores become cap · tanh(score / cap)
+  float scale = 1;    // of the scores
+  float softcap = 0;  // > 0: scores become cap · tanh(score / cap)
 };
 
 // Final norm and output matrix; logits = softcap(W norm(h)).

@@ -12,9 +12,9 @@ namespace mantou::text {
 
 struct ChatOptions {
   bool add_generation_prompt = true;
-  bool continue_final_message = false;   // the last message is a prefix to continue
-  nlohmann::json tools;                  // null or an array of OpenAI tool objects
-  nlohmann::json extra;                  // chat_template_kwargs: an object of further variables
+  bool continue_final_message = false;  // the last message is a prefix to continue
+  nlohmann::json tools;                 // null or an array of OpenAI tool objects
+  nlohmann::json extra;                 // chat_template_kwargs: an object of further variables
 };
 
 struct ChatPrompt {
@@ -32,9 +32,9 @@ class ChatTemplate {
   virtual ~ChatTemplate() = default;
 
   virtual bool is_fallback() const = 0;  // ChatML stood in: say so once
-  // `messages`: OpenAI messages (developer → system, text parts joined, tool_calls arguments parsed).
-  // kInvalidArgument with param "messages[2].content" and the like; a template's raise_exception is
-  // its message.
+  // `messages`: OpenAI messages (developer → system, text parts joined, tool_calls arguments
+  // parsed). kInvalidArgument with param "messages[2].content" and the like; a template's
+  // raise_exception is its message.
   virtual ChatPrompt render(const nlohmann::json& messages, const ChatOptions& options) const = 0;
 };
 

@@ -1,4 +1,5 @@
-// Stop sequences across token borders, and the text stream of one generation. One per row, one thread.
+// Stop sequences across token borders, and the text stream of one generation. One per row, one
+// thread.
 #pragma once
 
 #include <memory>
@@ -10,8 +11,8 @@
 
 namespace mantou::text {
 
-// Earliest match over all sequences wins; text before it is emitted, the sequence and what follows is
-// not; the longest suffix that may still become a sequence is held back.
+// Earliest match over all sequences wins; text before it is emitted, the sequence and what follows
+// is not; the longest suffix that may still become a sequence is held back.
 class StopMatcher {
  public:
   explicit StopMatcher(std::vector<std::string> sequences);  // empty sequences are refused

@@ -23,8 +23,8 @@ struct ByteRange {
 class Tokenizer {
  public:
   // Builds from tokenizer.json or a GGUF vocabulary. A built GGUF tokenizer is cached under
-  // base/file.h's cache_directory() by source.cache_key (damaged or foreign cache files are ignored).
-  // Errors name source.origin and what is wrong; an unknown `pre` is named.
+  // base/file.h's cache_directory() by source.cache_key (damaged or foreign cache files are
+  // ignored). Errors name source.origin and what is wrong; an unknown `pre` is named.
   static std::shared_ptr<const Tokenizer> build(const TokenizerSource& source);
   virtual ~Tokenizer() = default;
 
@@ -35,22 +35,23 @@ class Tokenizer {
     std::span<const ByteRange> literal = {};
   };
   // Any bytes are accepted: invalid UTF-8 sequences are replaced by U+FFFD first.
-  virtual std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options) const = 0;
+  virtual std::vector<TokenId> encode(std::string_view text,
+                                      const EncodeOptions& options) const = 0;
   virtual std::string decode(std::span<const TokenId> ids, bool skip_special) const = 0;
 
-  virtual int vocab_size() const = 0;                          // highest id + 1
-  virtual TokenId id_of(std::string_view token) const = 0;     // -1: no such token
-  virtual std::string_view bytes_of(TokenId id) const = 0;     // raw bytes the token stands for
-  virtual std::string_view piece_of(TokenId id) const = 0;     // vocabulary text ("Ġthe", "▁the")
+  virtual int vocab_size() const = 0;                       // highest id + 1
+  virtual TokenId id_of(std::string_view token) const = 0;  // -1: no such token
+  virtual std::string_view bytes_of(TokenId id) const = 0;  // raw bytes the token stands for
+  virtual std::string_view piece_of(TokenId id) const = 0;  // vocabulary text ("Ġthe", "▁the")
   virtual bool is_special(TokenId id) const = 0;
-  virtual TokenId bos() const = 0;                             // -1: none
+  virtual TokenId bos() const = 0;  // -1: none
   // eos, eot and eom ids of the checkpoint plus the known end texts found in the vocabulary
   // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
   virtual const std::vector<TokenId>& end_ids() const = 0;
 };
 
-// Token ids to text, one at a time, never half a character: bytes of an incomplete character are held
-// back until it is complete or flush() turns them into U+FFFD. One per row.
+// Token ids to text, one at a time, never half a character: bytes of an incomplete character are
+// held back until it is complete or flush() turns them into U+FFFD. One per row.
 class Detokenizer {
  public:
   explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special = true);

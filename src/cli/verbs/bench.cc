@@ -47,7 +47,8 @@ double deviation(const std::vector<double>& v) {
 
 // "pp512", "tg128", with "@ d2048" behind it when the cache was not empty.
 std::string name_of(const Test& test) {
-  std::string name = test.prompt > 0 ? fmt::format("pp{}", test.prompt) : fmt::format("tg{}", test.gen);
+  std::string name =
+      test.prompt > 0 ? fmt::format("pp{}", test.prompt) : fmt::format("tg{}", test.gen);
   if (test.depth > 0) name += fmt::format(" @ d{}", test.depth);
   return name;
 }

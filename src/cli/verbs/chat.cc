@@ -13,8 +13,8 @@
 namespace mantou::cli {
 namespace {
 
-// Several turns with one model. The engine keeps the row between turns, so that a turn forwards only
-// what is new.
+// Several turns with one model. The engine keeps the row between turns, so that a turn forwards
+// only what is new.
 class Conversation {
  public:
   Conversation(const Options& options, LoadedModel& model)
@@ -38,7 +38,7 @@ class Conversation {
           std::fflush(stdout);
         },
         true);
-    fmt::print(result.outcome.reason == FinishReason::kCancelled ? " …\n" : "\n");
+    fmt::print("{}\n", result.outcome.reason == FinishReason::kCancelled ? " …" : "");
     std::fflush(stdout);
     messages_ = std::move(asked);
     messages_.push_back({{"role", "assistant"}, {"content", result.text}});

@@ -24,13 +24,13 @@ std::vector<TokenId> prompt_ids(const LoadedModel& model, const PromptOptions& o
   const std::string prompt = read_prompt(options);
   if (options.raw || model.chat_template->is_fallback()) {
     if (!options.system.empty())
-      fail_param(ErrorCode::kInvalidArgument, "--system",
-                 "--system needs a chat template: {}",
+      fail_param(ErrorCode::kInvalidArgument, "--system", "--system needs a chat template: {}",
                  options.raw ? "leave --raw out" : "this checkpoint has none");
     return model.tokenizer->encode(prompt, {});
   }
   nlohmann::json messages = nlohmann::json::array();
-  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
+  if (!options.system.empty())
+    messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
   return model.chat_template->render(messages, chat_options(options)).ids;
 }
