@@ -1,0 +1,74 @@
+// ModelArtifact over an HF or MLX directory: config.json, safetensors, tokenizer files.
+#include "base/error.h"
+#include "hub/artifact_base.h"
+#include "hub/directory_config.h"
+#include "hub/json_file.h"
+#include "hub/mlx_quantization.h"
+#include "hub/safetensors.h"
+
+namespace mantou::hub {
+namespace {
+
+class DirectoryArtifact : public ArtifactBase {
+ public:
+  explicit DirectoryArtifact(const std::filesystem::path& path) : ArtifactBase(path) {
+    read_configs();
+    for (RawTensor& tensor : open_shards(path_)) {
+      std::string name = logical_name(tensor.name);
+      tensors_.add(std::move(name), std::move(tensor));
+    }
+    // A checkpoint that does not say: a head of its own decides, as in mlx-lm.
+    if (const auto tied = config_.find("tie_word_embeddings");
+        tied == config_.end() || tied->is_null())
+      config_["tie_word_embeddings"] = !has("lm_head.weight");
+  }
+
+  Format format() const override { return Format::kDirectory; }
+  bool norm_plus_one_baked() const override { return false; }
+
+  RawWeight weight(std::string_view module) override {
+    const std::string base(module);
+    const RawTensor& data = tensors_.take(base + ".weight");
+    if (!has(base + ".scales")) {
+      if (data.dtype == DType::kU32)
+        fail_param(ErrorCode::kCorruptData, base,
+                   "{}: \"{}\" holds packed codes but there is no \"{}\"", path_.string(),
+                   printable(data.name), printable(base + ".scales"));
+      return plain_weight(data);
+    }
+    const RawTensor& scales = tensors_.take(base + ".scales");
+    const RawTensor* biases = has(base + ".biases") ? &tensors_.take(base + ".biases") : nullptr;
+    return quantization_.affine_weight(module, data, scales, biases);
+  }
+
+  RawTensor tensor(std::string_view name) override { return tensors_.take(name); }
+
+ private:
+  void read_configs() {
+    const auto config_path = path_ / "config.json";
+    if (!std::filesystem::exists(config_path))
+      fail_param(ErrorCode::kNotFound, config_path.string(),
+                 "{}: the directory has no config.json; is it a model?", path_.string());
+    const std::string origin = config_path.string();
+    const nlohmann::json raw = read_json_file(config_path);
+    config_ = lift_text_config(raw, origin);
+    quantization_ = MlxQuantization::parse(config_, origin);
+    tokenizer_ = directory_tokenizer(path_);
+    add_end_ids(raw, origin, tokenizer_.end_ids);
+    add_end_ids(config_, origin, tokenizer_.end_ids);
+    const auto generation_path = path_ / "generation_config.json";
+    if (!std::filesystem::exists(generation_path)) return;
+    generation_config_ = read_json_file(generation_path);
+    add_end_ids(generation_config_, generation_path.string(), tokenizer_.end_ids);
+  }
+
+  MlxQuantization quantization_;
+};
+
+}  // namespace
+
+std::unique_ptr<ModelArtifact> make_directory_artifact(const std::filesystem::path& path) {
+  return std::make_unique<DirectoryArtifact>(path);
+}
+
+}  // namespace mantou::hub

@@ -1,0 +1,247 @@
+#include "hub/gguf_names.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "hub/json_file.h"
+
+namespace mantou::hub {
+namespace {
+
+using nlohmann::json;
+
+constexpr NameRule kGlobalNames[] = {
+    {"token_embd", "embed_tokens"},
+    {"output_norm", "norm"},
+    {"output", "lm_head"},
+};
+
+constexpr NameRule kCommonBlockNames[] = {
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"}, {"attn_rot_embd", "self_attn.rotary_emb.inv_freq"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"},
+};
+
+constexpr NameRule kTwoNormNames[] = {
+    {"ffn_norm", "post_attention_layernorm"},
+};
+
+constexpr NameRule kGemmaNames[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+};
+
+// What GGUF leaves to the reader: every sixth layer is global, the local rope base is 10000, and
+// the 27B model (62 layers) scales queries by hidden_size / heads instead of head_dim.
+void complete_gemma3(const GgufFile& file, json& config) {
+  constexpr int kLayersOf27B = 62;
+  const bool is_27b = config["num_hidden_layers"] == kLayersOf27B;
+  config["query_pre_attn_scalar"] =
+      is_27b ? config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>()
+             : config["head_dim"].get<int64_t>();
+  config["rope_local_base_freq"] = file.get_double("gemma3.rope.freq_base_swa").value_or(10000.0);
+  config["sliding_window_pattern"] =
+      file.get_int("gemma3.attention.sliding_window_pattern").value_or(6);
+  config["hidden_activation"] = config["hidden_act"];
+}
+
+constexpr GgufArchitecture kArchitectures[] = {
+    {"llama", "llama", "silu", kTwoNormNames, true, false, nullptr},
+    {"qwen2", "qwen2", "silu", kTwoNormNames, false, false, nullptr},
+    {"qwen3", "qwen3", "silu", kTwoNormNames, false, false, nullptr},
+    {"gemma3", "gemma3_text", "gelu_pytorch_tanh", kGemmaNames, false, true, complete_gemma3},
+};
+
+struct KeyRule {
+  std::string_view gguf, hf;  // the former without "<architecture>."
+  enum Kind { kInt, kDouble } kind;
+  bool required;
+  int64_t min = 1;  // of an integer
+};
+
+constexpr KeyRule kKeys[] = {
+    {"block_count", "num_hidden_layers", KeyRule::kInt, true},
+    {"embedding_length", "hidden_size", KeyRule::kInt, true},
+    {"feed_forward_length", "intermediate_size", KeyRule::kInt, true},
+    {"attention.head_count", "num_attention_heads", KeyRule::kInt, true},
+    {"attention.head_count_kv", "num_key_value_heads", KeyRule::kInt, false},
+    {"attention.key_length", "head_dim", KeyRule::kInt, false},
+    {"context_length", "max_position_embeddings", KeyRule::kInt, false},
+    {"vocab_size", "vocab_size", KeyRule::kInt, false},
+    {"attention.sliding_window", "sliding_window", KeyRule::kInt, false, 0},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KeyRule::kDouble, true},
+    {"rope.freq_base", "rope_theta", KeyRule::kDouble, false},
+    {"attn_logit_softcapping", "attn_logit_softcapping", KeyRule::kDouble, false},
+    {"final_logit_softcapping", "final_logit_softcapping", KeyRule::kDouble, false},
+};
+
+constexpr NameRule kSamplingKeys[] = {
+    {"general.sampling.temp", "temperature"},
+    {"general.sampling.top_k", "top_k"},
+    {"general.sampling.top_p", "top_p"},
+    {"general.sampling.min_p", "min_p"},
+    {"general.sampling.penalty_repeat", "repetition_penalty"},
+};
+
+const NameRule* find_rule(std::span<const NameRule> rules, std::string_view name) {
+  const auto found =
+      std::find_if(rules.begin(), rules.end(), [&](const NameRule& r) { return r.gguf == name; });
+  return found == rules.end() ? nullptr : &*found;
+}
+
+// The value of a key that may also be an array of one number a layer, when those are all the same.
+std::optional<int64_t> uniform_int(const GgufFile& file, const std::string& key) {
+  const std::vector<int64_t> values = file.get_ints(key);
+  if (values.empty()) return std::nullopt;
+  if (std::any_of(values.begin(), values.end(), [&](int64_t v) { return v != values[0]; }))
+    fail_param(ErrorCode::kUnsupported, key,
+               "{}: {} differs between layers, which is not supported", file.origin(), key);
+  return values[0];
+}
+
+void check_range(const GgufFile& file, const std::string& key, int64_t value, int64_t min) {
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  if (value < min || value > kMax)
+    fail_param(ErrorCode::kCorruptData, key, "{}: {} is {}, must be {} … {}", file.origin(), key,
+               value, min, kMax);
+}
+
+void map_keys(const GgufFile& file, const std::string& prefix, json& config) {
+  for (const KeyRule& rule : kKeys) {
+    const std::string key = prefix + std::string(rule.gguf);
+    if (rule.kind == KeyRule::kInt) {
+      if (const auto value = uniform_int(file, key)) {
+        check_range(file, key, *value, rule.min);
+        config[std::string(rule.hf)] = *value;
+      }
+    } else if (const auto value = file.get_double(key)) {
+      config[std::string(rule.hf)] = *value;
+    }
+    if (rule.required && !config.contains(rule.hf))
+      fail_param(ErrorCode::kCorruptData, key, "{}: metadata key \"{}\" is missing", file.origin(),
+                 key);
+  }
+}
+
+void fill_attention(const GgufFile& file, const std::string& prefix, json& config) {
+  const auto heads = config["num_attention_heads"].get<int64_t>();
+  if (!config.contains("num_key_value_heads")) config["num_key_value_heads"] = heads;
+  if (!config.contains("head_dim"))
+    config["head_dim"] = config["hidden_size"].get<int64_t>() / heads;
+  const auto head_dim = config["head_dim"].get<int64_t>();
+  check_range(file, prefix + "attention.key_length", head_dim, 1);
+  const auto value_dim = file.get_int(prefix + "attention.value_length");
+  if (value_dim && *value_dim != head_dim)
+    fail_param(ErrorCode::kUnsupported, prefix + "attention.value_length",
+               "{}: heads of {} for keys and {} for values are not supported", file.origin(),
+               head_dim, *value_dim);
+}
+
+// Llama 3 scaling has no key: its factors are the tensor "rope_freqs.weight".
+void fill_rope(const GgufFile& file, const std::string& prefix, json& config) {
+  if (!config.contains("rope_theta")) config["rope_theta"] = 10000.0;
+  const auto head_dim = config["head_dim"].get<int64_t>();
+  const auto rotated = file.get_int(prefix + "rope.dimension_count").value_or(head_dim);
+  if (rotated != head_dim) config["partial_rotary_factor"] = double(rotated) / double(head_dim);
+
+  const std::string scaling = prefix + "rope.scaling.";
+  const auto old_factor = file.get_double(prefix + "rope.scale_linear");
+  const std::string type =
+      file.get_string(scaling + "type").value_or(old_factor ? "linear" : "none");
+  if (type == "none") return;
+  json& out = config["rope_scaling"] = {{"rope_type", type}};
+  const auto copy = [&](const char* key, const char* hf) {
+    if (const auto value = file.get_double(scaling + key)) out[hf] = *value;
+  };
+  copy("factor", "factor");
+  if (!out.contains("factor") && old_factor) out["factor"] = *old_factor;
+  copy("attn_factor", "attention_factor");
+  copy("yarn_beta_fast", "beta_fast");
+  copy("yarn_beta_slow", "beta_slow");
+  if (const auto length = file.get_int(scaling + "original_context_length"))
+    out["original_max_position_embeddings"] = *length;
+}
+
+const RawTensor* find_tensor(const GgufFile& file, std::string_view name) {
+  const auto& tensors = file.tensors();
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const RawTensor& tensor) { return tensor.name == name; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const GgufArchitecture& gguf_architecture(const GgufFile& file) {
+  const auto name = file.get_string("general.architecture");
+  if (!name)
+    fail_param(ErrorCode::kCorruptData, "general.architecture",
+               "{}: metadata key \"general.architecture\" is missing", file.origin());
+  const auto found = std::find_if(
+      std::begin(kArchitectures), std::end(kArchitectures),
+      [&](const GgufArchitecture& architecture) { return architecture.name == *name; });
+  if (found != std::end(kArchitectures)) return *found;
+  std::string known;
+  for (const GgufArchitecture& architecture : kArchitectures)
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
+  fail_param(ErrorCode::kUnsupported, "general.architecture",
+             "{}: the architecture \"{}\" is not supported; supported in GGUF files: {}",
+             file.origin(), printable(*name), known);
+}
+
+std::string hf_tensor_name(const GgufArchitecture& architecture, std::string_view gguf_name) {
+  const size_t dot = gguf_name.rfind('.');
+  if (dot == std::string_view::npos) return std::string(gguf_name);
+  const std::string_view suffix = gguf_name.substr(dot);
+  std::string_view stem = gguf_name.substr(0, dot);
+  if (const NameRule* rule = find_rule(kGlobalNames, stem))
+    return fmt::format("{}{}", rule->hf, suffix);
+  if (!stem.starts_with("blk.")) return std::string(gguf_name);
+  stem.remove_prefix(4);
+  const size_t number_end = stem.find('.');
+  if (number_end == std::string_view::npos) return std::string(gguf_name);
+  const std::string_view layer = stem.substr(0, number_end);
+  const std::string_view part = stem.substr(number_end + 1);
+  const NameRule* rule = find_rule(architecture.block_names, part);
+  if (rule == nullptr) rule = find_rule(kCommonBlockNames, part);
+  if (rule == nullptr) return std::string(gguf_name);
+  return fmt::format("layers.{}.{}{}", layer, rule->hf, suffix);
+}
+
+json gguf_config(const GgufFile& file, const GgufArchitecture& architecture) {
+  const std::string prefix = std::string(architecture.name) + ".";
+  json config = {{"model_type", architecture.model_type}, {"hidden_act", architecture.activation}};
+  map_keys(file, prefix, config);
+  fill_attention(file, prefix, config);
+  fill_rope(file, prefix, config);
+  config["tie_word_embeddings"] = find_tensor(file, "output.weight") == nullptr;
+  config["attention_bias"] = find_tensor(file, "blk.0.attn_q.bias") != nullptr;
+  config["mlp_bias"] = find_tensor(file, "blk.0.ffn_down.bias") != nullptr;
+  // The table decides: vocab_size is absent from many files and sometimes unpadded.
+  if (const RawTensor* table = find_tensor(file, "token_embd.weight"); table != nullptr)
+    config["vocab_size"] = table->shape.front();
+  for (const char* token : {"bos", "eos"})
+    if (const auto id = file.get_int(fmt::format("tokenizer.ggml.{}_token_id", token)))
+      config[fmt::format("{}_token_id", token)] = *id;
+  if (architecture.complete != nullptr) architecture.complete(file, config);
+  return config;
+}
+
+json gguf_generation_config(const GgufFile& file) {
+  json config = json::object();
+  for (const NameRule& rule : kSamplingKeys) {
+    const auto value = file.get_double(rule.gguf);
+    if (!value) continue;
+    if (rule.hf == "top_k")
+      config[std::string(rule.hf)] = file.get_int(rule.gguf).value_or(0);
+    else
+      config[std::string(rule.hf)] = *value;
+  }
+  return config;
+}
+
+}  // namespace mantou::hub
