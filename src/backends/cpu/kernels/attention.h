@@ -9,6 +9,7 @@
 // thread; work is spread over the pool.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,7 +36,9 @@ struct AttentionParams {
 // time. Grows to what the largest call needs; steady state allocates nothing.
 class AttentionWorkspace {
  public:
-  AttentionWorkspace();
+  // parts_budget: bytes of partial results that a call may keep at a time (if one split of each
+  // tile needs more, that much).
+  explicit AttentionWorkspace(size_t parts_budget = size_t{32} << 20);
   ~AttentionWorkspace();
 
  private:
@@ -48,7 +51,7 @@ class AttentionWorkspace {
 // k, v: [total_tokens, kv_heads, head_dim] f32, rope applied. Rounds to nearest even; f16 stores
 // values beyond ±65504 as ±65504.
 void append_kv(ThreadPool& pool, KvRows& state, const StepLayout& layout, std::span<const float> k,
-               std::span<const float> v, Isa isa);
+               std::span<const float> v, mantou::Isa isa);
 
 // q, out: [total_tokens, heads, head_dim] f32. Query i of a layout row stands at position + i and
 // sees keys up to its own, which must have been appended: by this step, or earlier (a layer that
@@ -56,6 +59,6 @@ void append_kv(ThreadPool& pool, KvRows& state, const StepLayout& layout, std::s
 // that has one.
 void attend(ThreadPool& pool, AttentionWorkspace& workspace, const KvRows& state,
             const AttentionParams& params, const StepLayout& layout, std::span<const float> q,
-            std::span<float> out, Isa isa);
+            std::span<float> out, mantou::Isa isa);
 
 }  // namespace mantou::cpu
