@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "hub/artifact_base.h"
+#include "hub/resolve.h"
 
 namespace mantou::hub {
 
@@ -24,12 +25,9 @@ std::string model_name(const std::filesystem::path& path) {
   std::filesystem::path clean = std::filesystem::absolute(path).lexically_normal();
   if (!clean.has_filename()) clean = clean.parent_path();
   const auto snapshots = clean.parent_path();
-  const std::string repo = snapshots.parent_path().filename().string();
-  if (snapshots.filename() == "snapshots" && repo.starts_with("models--")) {
-    std::string name = repo.substr(8);
-    if (const size_t split = name.find("--"); split != std::string::npos)
-      name.replace(split, 2, "/");
-    return name;
+  if (snapshots.filename() == "snapshots") {
+    const std::string id = hf_repo_id(snapshots.parent_path().filename().string());
+    if (!id.empty()) return id;
   }
   return clean.extension() == ".gguf" ? clean.stem().string() : clean.filename().string();
 }

@@ -1,0 +1,289 @@
+#include "hub/resolve.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "hub/json_file.h"
+
+namespace mantou::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return lower(text).find(lower(part)) != std::string::npos;
+}
+
+fs::path environment_path(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? fs::path() : fs::path(value);
+}
+
+// Entries of a directory by name; none when it cannot be read.
+std::vector<fs::path> children(const fs::path& directory) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
+    out.push_back(at->path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// Follows symbolic links: the HF cache keeps files as links to blobs. 0 when there is no such file.
+uint64_t file_bytes(const fs::path& path) {
+  std::error_code error;
+  const uint64_t bytes = fs::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
+bool is_directory(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// .gguf files that are models: not the image towers that lie beside them.
+std::vector<fs::path> gguf_files(const fs::path& directory) {
+  std::vector<fs::path> out;
+  for (const fs::path& path : children(directory))
+    if (path.extension() == ".gguf" && !contains(path.filename().string(), "mmproj") &&
+        file_bytes(path) > 0)
+      out.push_back(path);
+  return out;
+}
+
+uint64_t safetensors_bytes(const fs::path& directory) {
+  uint64_t bytes = 0;
+  for (const fs::path& path : children(directory))
+    if (path.extension() == ".safetensors") bytes += file_bytes(path);
+  return bytes;
+}
+
+// Drafters propose tokens for another model and cannot run alone.
+bool is_drafter(const fs::path& config_path) {
+  try {
+    const nlohmann::json config = read_json_file(config_path);
+    if (!config.is_object()) return false;
+    const auto type = config.find("model_type");
+    if (type == config.end() || !type->is_string()) return false;
+    const auto& text = type->get_ref<const std::string&>();
+    return text.ends_with("_assistant") || text.ends_with("_mtp");
+  } catch (const Error&) {
+    return false;  // opening the model will say what is wrong with it
+  }
+}
+
+// The models of one directory: its safetensors checkpoint and each .gguf file.
+void add_directory(const fs::path& directory, const std::string& group,
+                   std::vector<ModelEntry>& out) {
+  const uint64_t bytes = safetensors_bytes(directory);
+  const bool whole = bytes > 0 && file_bytes(directory / "config.json") > 0;
+  if (whole && !is_drafter(directory / "config.json"))
+    out.push_back({group, directory, Format::kDirectory, bytes, group});
+  const std::vector<fs::path> files = gguf_files(directory);
+  const bool alone = files.size() == 1 && !whole;
+  for (const fs::path& file : files)
+    out.push_back({alone ? group : fmt::format("{}:{}", group, file.stem().string()), file,
+                   Format::kGguf, file_bytes(file), group});
+}
+
+// The snapshot refs/main points to, else the newest; empty when there is none.
+fs::path current_snapshot(const fs::path& repository) {
+  const fs::path snapshots = repository / "snapshots";
+  const fs::path ref = repository / "refs" / "main";
+  if (const uint64_t bytes = file_bytes(ref); bytes > 0 && bytes < 256) {
+    std::string revision = read_file(ref, 256);
+    while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back())))
+      revision.pop_back();
+    if (!revision.empty() && revision.find('/') == std::string::npos &&
+        is_directory(snapshots / revision))
+      return snapshots / revision;
+  }
+  fs::path newest;
+  fs::file_time_type newest_time;
+  for (const fs::path& snapshot : children(snapshots)) {
+    std::error_code error;
+    const auto time = fs::last_write_time(snapshot, error);
+    if (error || !is_directory(snapshot) || (!newest.empty() && time <= newest_time)) continue;
+    newest = snapshot;
+    newest_time = time;
+  }
+  return newest;
+}
+
+bool looks_like_path(std::string_view name) {
+  return name.starts_with('/') || name.starts_with("./") || name.starts_with("../") ||
+         name.starts_with('~') || name.ends_with(".gguf");
+}
+
+std::string listed(const std::vector<ModelEntry>& entries) {
+  constexpr size_t kLongest = 12;
+  std::string out;
+  for (size_t i = 0; i < std::min(entries.size(), kLongest); ++i)
+    out += fmt::format("{}{}", i == 0 ? "" : ", ", entries[i].name);
+  if (entries.size() > kLongest) out += fmt::format(" and {} more", entries.size() - kLongest);
+  return out;
+}
+
+template <class... Args>
+[[noreturn]] void fail_model(ErrorCode code, fmt::format_string<Args...> format, Args&&... args) {
+  fail_param(code, "model", "{}", fmt::format(format, std::forward<Args>(args)...));
+}
+
+[[noreturn]] void fail_unknown(std::string_view name, const std::vector<ModelEntry>& all) {
+  if (all.empty())
+    fail_model(ErrorCode::kNotFound,
+               "no model named \"{}\", and none on this machine; name a .gguf file or a model "
+               "directory, or run scripts/run.sh to fetch the starter model",
+               printable(name));
+  std::vector<std::string> names;
+  for (const ModelEntry& entry : all) names.push_back(entry.name);
+  fail_model(ErrorCode::kNotFound,
+             "no model named \"{}\"{}; there are: {} (or name a .gguf file or a model directory)",
+             printable(name), did_you_mean(name, names), listed(all));
+}
+
+// The entries of the one group that `query` names, exactly or in part.
+std::vector<ModelEntry> matching_group(std::string_view query, const std::vector<ModelEntry>& all) {
+  std::set<std::string> exact, partial;
+  for (const ModelEntry& entry : all) {
+    if (lower(entry.group) == lower(query)) exact.insert(entry.group);
+    if (contains(entry.group, query)) partial.insert(entry.group);
+  }
+  const std::set<std::string>& groups = exact.empty() ? partial : exact;
+  std::vector<ModelEntry> found;
+  for (const ModelEntry& entry : all)
+    if (groups.contains(entry.group)) found.push_back(entry);
+  if (groups.size() > 1)
+    fail_model(ErrorCode::kInvalidArgument,
+               "\"{}\" could be any of these models: {}; give more of the name", printable(query),
+               listed(found));
+  return found;
+}
+
+// One of the entries of a group; `part` (may be empty) chooses among its .gguf files.
+fs::path choose(std::string_view name, std::string_view part,
+                const std::vector<ModelEntry>& entries) {
+  std::vector<ModelEntry> left;
+  for (const ModelEntry& entry : entries) {
+    if (part.empty() && entry.format == Format::kDirectory) return entry.path;
+    const std::string stem = entry.path.stem().string();
+    if (!part.empty() && entry.format == Format::kGguf && lower(stem) == lower(part))
+      return entry.path;
+    if (part.empty() || (entry.format == Format::kGguf && contains(stem, part)))
+      left.push_back(entry);
+  }
+  if (left.size() == 1) return left.front().path;
+  if (left.empty())
+    fail_model(ErrorCode::kNotFound, "{} has no .gguf file with \"{}\" in its name; there are: {}",
+               entries.front().group, printable(part), listed(entries));
+  fail_model(ErrorCode::kInvalidArgument, "\"{}\" has several files; choose one of: {}",
+             printable(name), listed(left));
+}
+
+// The checkpoint at an existing path; empty when a directory holds none.
+fs::path model_at(const fs::path& path) {
+  if (!is_directory(path) || file_bytes(path / "config.json") > 0) return path;
+  const std::vector<fs::path> files = gguf_files(path);
+  if (files.size() > 1) {
+    std::string names;
+    for (const fs::path& file : files)
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", file.string());
+    fail_model(ErrorCode::kInvalidArgument, "{} holds several models; choose one of: {}",
+               path.string(), names);
+  }
+  return files.empty() ? fs::path() : files.front();
+}
+
+fs::path starter(const ModelPlaces& places) {
+  const fs::path path = places.own / kStarterFile;
+  if (file_bytes(path) == 0)
+    fail_model(ErrorCode::kNotFound,
+               "the starter model has not been fetched ({} is missing); run scripts/run.sh",
+               path.string());
+  return path;
+}
+
+}  // namespace
+
+ModelPlaces ModelPlaces::from_environment() {
+  ModelPlaces places;
+  places.own = cache_directory() / "models";
+  places.hf_cache = environment_path("HF_HUB_CACHE");
+  if (!places.hf_cache.empty()) return places;
+  fs::path home = environment_path("HF_HOME");
+  if (home.empty()) {
+    fs::path cache = environment_path("XDG_CACHE_HOME");
+    if (cache.empty()) cache = environment_path("HOME") / ".cache";
+    home = cache / "huggingface";
+  }
+  places.hf_cache = home / "hub";
+  return places;
+}
+
+std::string hf_repo_id(std::string_view directory_name) {
+  constexpr std::string_view kPrefix = "models--";
+  if (!directory_name.starts_with(kPrefix)) return {};
+  std::string id(directory_name.substr(kPrefix.size()));
+  if (const size_t split = id.find("--"); split != std::string::npos) id.replace(split, 2, "/");
+  return id;
+}
+
+std::vector<ModelEntry> list_models(const ModelPlaces& places) {
+  std::vector<ModelEntry> out;
+  for (const fs::path& path : children(places.own)) {
+    if (is_directory(path))
+      add_directory(path, path.filename().string(), out);
+    else if (path.extension() == ".gguf")
+      out.push_back(
+          {path.stem().string(), path, Format::kGguf, file_bytes(path), path.stem().string()});
+  }
+  for (const fs::path& repository : children(places.hf_cache)) {
+    const std::string id = hf_repo_id(repository.filename().string());
+    if (id.empty()) continue;
+    const fs::path snapshot = current_snapshot(repository);
+    if (!snapshot.empty()) add_directory(snapshot, id, out);
+  }
+  std::sort(out.begin(), out.end(),
+            [](const ModelEntry& a, const ModelEntry& b) { return a.name < b.name; });
+  return out;
+}
+
+fs::path resolve_model(std::string_view name, const ModelPlaces& places) {
+  if (name.empty())
+    fail_model(ErrorCode::kInvalidArgument,
+               "no model was named; name a .gguf file, a model directory, or \"{}\"", kStarterName);
+  if (name == kStarterName) return starter(places);
+  std::error_code error;
+  const bool path_exists = fs::exists(fs::path(name), error);
+  if (path_exists) {
+    const fs::path found = model_at(fs::path(name));
+    if (!found.empty()) return found;
+  }
+  if (path_exists && looks_like_path(name))
+    fail_model(ErrorCode::kNotFound, "{}: the directory holds no model (no config.json, no .gguf)",
+               name);
+  if (looks_like_path(name))
+    fail_model(ErrorCode::kNotFound, "{}: no such file or directory", printable(name));
+
+  const std::vector<ModelEntry> all = list_models(places);
+  std::vector<ModelEntry> group = matching_group(name, all);
+  if (!group.empty()) return choose(name, "", group);
+  const size_t colon = name.rfind(':');
+  if (colon == std::string_view::npos || colon + 1 == name.size()) fail_unknown(name, all);
+  group = matching_group(name.substr(0, colon), all);
+  if (group.empty()) fail_unknown(name, all);
+  return choose(name, name.substr(colon + 1), group);
+}
+
+}  // namespace mantou::hub
