@@ -1,0 +1,101 @@
+#include "sampling/sampler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace mantou {
+namespace {
+
+constexpr int kMaxTopLogprobs = 20;
+
+template <class Stage>
+void make_stages(std::span<const StageEntry<Stage>* const> table, const StageInput& input,
+                 std::vector<std::unique_ptr<Stage>>& stages) {
+  for (const StageEntry<Stage>* entry : table) {
+    if (auto stage = entry->make(input)) stages.push_back(std::move(stage));
+  }
+}
+
+SamplingParams checked(const SamplingParams& params, const Limits& limits) {
+  validate(params, limits);
+  return params;
+}
+
+[[noreturn]] void fail_without_token(size_t vocab_size, bool edited) {
+  if (edited) {
+    fail(ErrorCode::kInvalidArgument,
+         "no token is left to choose: grammar, logit_bias and min_tokens forbid all {}",
+         vocab_size);
+  }
+  fail(ErrorCode::kNumerical, "the model's logits are -inf for all {} tokens", vocab_size);
+}
+
+}  // namespace
+
+void validate(const SamplingParams& params, const Limits& limits) {
+  check_range("temperature", params.temperature, 0, kUnbounded);
+  check_range("top_logprobs", params.top_logprobs, 0, kMaxTopLogprobs);
+  for (const ProcessorEntry* entry : processor_table()) entry->validate(params, limits);
+  for (const FilterEntry* entry : filter_table()) entry->validate(params, limits);
+}
+
+Sampler::Sampler(const SamplingParams& params, const Limits& limits,
+                 std::span<const TokenId> end_ids, int vocab_size)
+    : temperature_(checked(params, limits).temperature),
+      seed_(params.seed),
+      logprobs_(params.logprobs || params.top_logprobs > 0),
+      top_logprobs_(size_t(params.top_logprobs)),
+      candidates_(size_t(vocab_size)) {
+  const StageInput input{params, limits, end_ids, vocab_size};
+  make_stages(processor_table(), input, processors_);
+  make_stages(filter_table(), input, filters_);
+  draws_ = std::any_of(filters_.begin(), filters_.end(), [](auto& f) { return f->draws(); });
+}
+
+GeneratedToken Sampler::sample(std::span<float> logits, std::span<const TokenId> history,
+                               int64_t step, std::span<const uint32_t> allowed) {
+  const Step now{step, history, allowed, {}};
+  for (const auto& processor : processors_) processor->apply(logits, now);
+  candidates_.reset(logits);
+  if (candidates_.none()) fail_without_token(logits.size(), !allowed.empty() || edits_from(step));
+
+  GeneratedToken token;
+  double log_total = 0;
+  if (logprobs_) {  // before the filters: what the model said, as the processors left it
+    log_total = double(logits[size_t(candidates_.best())]) + natural_log(candidates_.total());
+    candidates_.largest(top_logprobs_, token.top);
+    for (TokenLogprob& entry : token.top) entry.logprob = float(entry.logprob - log_total);
+  }
+  token.id = choose(now);
+  if (logprobs_) token.logprob = float(logits[size_t(token.id)] - log_total);
+  return token;
+}
+
+TokenId Sampler::choose(Step step) {
+  if (temperature_ == 0) return candidates_.best();
+  ThreefryKey key = step_key(seed_, step.index);
+  if (draws_) {
+    const auto keys = split_key(key);
+    step.filter_key = keys[0];
+    key = keys[1];
+  }
+  for (const auto& filter : filters_) filter->apply(candidates_, step);
+  return candidates_.draw(uniform(key), temperature_);
+}
+
+bool Sampler::edits_from(int64_t step) const {
+  return std::any_of(processors_.begin(), processors_.end(),
+                     [step](const auto& p) { return p->edits_from(step); });
+}
+
+bool Sampler::is_plain_greedy(int64_t step) const {
+  return temperature_ == 0 && !logprobs_ && !edits_from(step);
+}
+
+bool Sampler::needs_history() const {
+  return std::any_of(processors_.begin(), processors_.end(),
+                     [](const auto& p) { return p->reads_history(); });
+}
+
+}  // namespace mantou
