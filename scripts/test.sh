@@ -1,0 +1,204 @@
+#!/usr/bin/env bash
+# usage: test.sh [--full] [stage …]
+#
+# Sets up what is missing, builds and runs the tests. Stages, all of them when none is named:
+#   release  every test, optimised, with the real models        layers  who includes whom
+#   asan     host suites under Address- and UBSanitizer          format  clang-format
+#   tsan     what has threads under ThreadSanitizer              tidy    clang-tidy on changed files
+#   fuzz     each fuzz target for a few seconds                  bridge  the tests of the Rust crate
+# --full: long property runs, a minute for each fuzz target, sanitizers on every suite, clang-tidy on
+# every file. The last line counts what passed and failed; build/results/ holds reports and logs.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$ROOT"
+
+RESULTS=$BUILD/results
+ALL_STAGES=(layers format release bridge asan tsan fuzz tidy)
+ASAN_SUITES=(base text hub sampling engine server cli)
+TSAN_SUITES=(base engine server backends_cpu)
+FUZZ_SECONDS=5
+SUITE_TIMEOUT=900
+FULL=
+
+# check NAME COMMAND…: one check that passes or fails by its exit status; its output goes to a log,
+# the end of which is shown when it fails.
+check() {
+  local name=$1 log=$RESULTS/${1//[ \/]/-}.log status=0
+  shift
+  "$@" >"$log" 2>&1 || status=$?
+  record "$name" $status "$log"
+}
+
+record() {
+  if [ "$2" = 0 ]; then
+    printf 'pass\t%s\n' "$1" >>"$RESULTS/checks.tsv"
+  else
+    printf 'fail\t%s\n' "$1" >>"$RESULTS/checks.tsv"
+    say "FAILED (exit $2): $1"
+    [ -z "${3:-}" ] || tail -40 "$3" >&2
+  fi
+}
+
+# The suites of src/ that have tests: "src/backends/cpu/x_test.cc" belongs to backends_cpu.
+suites() {
+  local folder
+  for folder in base text hub tensor sampling engine backends/cpu models decoding runtime server cli; do
+    [ -z "$(find "src/$folder" -name '*_test.cc' -print -quit 2>/dev/null)" ] || echo "${folder//\//_}"
+  done
+  [ -z "$(find tests/golden -name '*_test.cc' -print -quit 2>/dev/null)" ] || echo golden
+}
+
+# Those of the given suites that have tests.
+present() { suites | grep -Fx -f <(printf '%s\n' "$@") || true; }
+
+# run_suite PRESET SUITE: one gtest binary; its cases are counted from the XML report.
+run_suite() {
+  local preset=$1 suite=$2 binary status=0
+  binary=$(find "$BUILD/$preset" -maxdepth 2 -name "${suite}_test" -type f | head -1)
+  local report=$RESULTS/$preset-$suite.xml log=$RESULTS/$preset-$suite.log started=$SECONDS
+  timeout --kill-after=10 $SUITE_TIMEOUT "$binary" --gtest_brief=1 --gtest_output="xml:$report" \
+    >"$log" 2>&1 || status=$?
+  say "  $preset/$suite: exit $status, $((SECONDS - started)) s"
+  if [ $status != 0 ]; then
+    tail -60 "$log" >&2
+    # gtest exits with 1 for failed cases, which the report counts; anything else is a crash.
+    [ $status = 1 ] && [ -e "$report" ] || record "$preset/$suite ends" $status
+  fi
+}
+
+# run_suites PRESET SUITE…
+run_suites() {
+  local preset=$1 suite
+  shift
+  if build "$preset" "${@/%/_test}"; then
+    for suite in "$@"; do run_suite "$preset" "$suite"; done
+  else
+    record "$preset builds" 1
+  fi
+}
+
+stage_layers() {
+  check "tools/check_layers" tools/check_layers
+  check "tools/check_layers itself" tools/check_layers --self-test
+}
+
+stage_format() {
+  local files
+  mapfile -t files < <(git ls-files --cached --others --exclude-standard 'src/*.cc' 'src/*.h' 'tests/*.cc' 'bench/*.cc')
+  check "clang-format" clang-format-19 --dry-run -Werror "${files[@]}"
+}
+
+stage_release() {
+  MANTOU_TEST_MODELS=$(cache_directory)/models
+  export MANTOU_TEST_MODELS
+  scripts/models.sh smollm2 gemma qwen >"$RESULTS/models.log" || record "the test models are here" 1
+  build test mantou || record "the program builds" 1
+  local names
+  mapfile -t names < <(suites)
+  run_suites test "${names[@]}"
+}
+
+stage_bridge() {
+  grep -rqs '#\[test\]' bridge/src bridge/tests || return 0
+  check "bridge: cargo test" cargo test --quiet --release --manifest-path bridge/Cargo.toml \
+    --target-dir "$BUILD/cargo"
+}
+
+stage_asan() {
+  export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+  export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+  sanitized asan "${ASAN_SUITES[@]}"
+}
+
+stage_tsan() {
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  sanitized tsan "${TSAN_SUITES[@]}"
+}
+
+sanitized() {
+  local preset=$1 names
+  shift
+  if [ -n "$FULL" ]; then mapfile -t names < <(suites); else mapfile -t names < <(present "$@"); fi
+  run_suites "$preset" "${names[@]}"
+}
+
+stage_fuzz() {
+  local targets target
+  mapfile -t targets < <(find src -name '*_fuzz.cc' -exec basename {} .cc \; | sort)
+  [ ${#targets[@]} -gt 0 ] || return 0
+  build fuzz "${targets[@]}" || { record "fuzz builds" 1; return 0; }
+  for target in "${targets[@]}"; do fuzz "$target"; done
+}
+
+# One target: the seeds of tests/fuzz/seeds/TARGET, then new inputs, which build/fuzz/corpus keeps.
+fuzz() {
+  local target=$1 binary corpus=$BUILD/fuzz/corpus/$1 folders
+  binary=$(find "$BUILD/fuzz" -maxdepth 2 -name "$target" -type f | head -1)
+  mkdir -p "$corpus"
+  folders=("$corpus")
+  [ ! -d "tests/fuzz/seeds/$target" ] || folders+=("tests/fuzz/seeds/$target")
+  check "fuzz $target" timeout $((FUZZ_SECONDS + 120)) "$binary" -max_total_time=$FUZZ_SECONDS -timeout=20 \
+    -rss_limit_mb=3000 -artifact_prefix="$RESULTS/$target-" "${folders[@]}"
+}
+
+# Files that differ from where this branch left the main one, or on the main branch itself from the
+# commit before; and what is not committed.
+changed_files() {
+  local base=
+  for branch in origin/main main; do
+    base=$(git merge-base HEAD $branch 2>/dev/null) && [ "$base" != "$(git rev-parse HEAD)" ] && break
+    base=
+  done
+  [ -n "$base" ] || base=$(git rev-parse -q --verify HEAD~1 || true)
+  [ -z "$base" ] || git diff --name-only --diff-filter=d "$base"
+  git ls-files --others --exclude-standard
+}
+
+stage_tidy() {
+  local files
+  if [ -n "$FULL" ]; then
+    mapfile -t files < <(git ls-files 'src/*.cc')
+  else
+    mapfile -t files < <(changed_files | grep -E '^src/.*\.cc$' | sort -u)
+  fi
+  [ ${#files[@]} -gt 0 ] || return 0
+  build test build.ninja || { record "clang-tidy has a build to look at" 1; return 0; }
+  local known=() file
+  for file in "${files[@]}"; do  # fuzz targets and other systems' files are in no compile command here
+    ! grep -qF "\"file\": \"$ROOT/$file\"" "$BUILD/test/compile_commands.json" || known+=("$file")
+  done
+  [ ${#known[@]} -gt 0 ] || return 0
+  check "clang-tidy on ${#known[@]} files" xargs -0 -n1 -P"$(nproc)" clang-tidy-19 -p "$BUILD/test" --quiet \
+    < <(printf '%s\0' "${known[@]}")
+}
+
+main() {
+  local stages=() stage
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --full) FULL=1 ;;
+      -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+      *)
+        printf '%s\n' "${ALL_STAGES[@]}" | grep -qFx -- "$1" || die "no stage $1; there are ${ALL_STAGES[*]}"
+        stages+=("$1")
+        ;;
+    esac
+    shift
+  done
+  [ ${#stages[@]} -gt 0 ] || stages=("${ALL_STAGES[@]}")
+  if [ -n "$FULL" ]; then
+    export MANTOU_TEST_FULL=1
+    FUZZ_SECONDS=60 SUITE_TIMEOUT=3600
+  fi
+  ensure_packages test
+  rm -rf "$RESULTS"
+  mkdir -p "$RESULTS"
+  for stage in "${stages[@]}"; do
+    local started=$SECONDS
+    say "== $stage"
+    "stage_$stage"
+    say "== $stage took $((SECONDS - started)) s"
+  done
+  python3 scripts/summary.py "$RESULTS"
+}
+main "$@"
