@@ -52,6 +52,7 @@ class DirectoryArtifact : public ArtifactBase {
     const std::string origin = config_path.string();
     const nlohmann::json raw = read_json_file(config_path);
     config_ = lift_text_config(raw, origin);
+    expand_rope_parameters(config_);
     quantization_ = MlxQuantization::parse(config_, origin);
     tokenizer_ = directory_tokenizer(path_);
     add_end_ids(raw, origin, tokenizer_.end_ids);

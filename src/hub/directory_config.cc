@@ -101,6 +101,26 @@ json lift_text_config(json config, const std::string& origin) {
   return config;
 }
 
+void expand_rope_parameters(json& config) {
+  const auto object_in = [](const json& parent, const char* key) {
+    const auto found = parent.find(key);
+    return found != parent.end() && found->is_object() ? *found : json::object();
+  };
+  const json parameters = object_in(config, "rope_parameters");
+  json global = object_in(parameters, "full_attention");
+  if (global.empty()) global = parameters;
+  const json local = object_in(parameters, "sliding_attention");
+  const auto fill = [&](const char* key, const json& from, const char* field) {
+    const bool absent = !config.contains(key) || config[key].is_null();
+    if (absent && from.contains(field)) config[key] = from[field];
+  };
+  fill("rope_theta", global, "rope_theta");
+  fill("partial_rotary_factor", global, "partial_rotary_factor");
+  fill("rope_local_base_freq", local, "rope_theta");
+  const bool scaled = global.contains("rope_type") && global["rope_type"] != "default";
+  if (scaled) fill("rope_scaling", json{{"all", global}}, "all");
+}
+
 std::string logical_name(std::string_view name) {
   constexpr std::array<std::string_view, 4> kPrefixes = {
       "language_model.model.", "model.language_model.", "language_model.", "model."};

@@ -17,6 +17,11 @@ namespace mantou::hub {
 // when there is no text_config.
 nlohmann::json lift_text_config(nlohmann::json config, const std::string& origin);
 
+// transformers 5 writes `rope_parameters`, flat or one object a layer type; this fills in
+// rope_theta, rope_scaling, partial_rotary_factor and rope_local_base_freq from it where they are
+// absent.
+void expand_rope_parameters(nlohmann::json& config);
+
 // A tensor's or module's name without "model.", "language_model.model.", "model.language_model." or
 // "language_model.".
 std::string logical_name(std::string_view name);

@@ -2,12 +2,13 @@
 
 #include "base/error.h"
 #include "hub/artifact_base.h"
+#include "hub/json_file.h"
 #include "hub/resolve.h"
 
 namespace mantou::hub {
 
 ArtifactBase::ArtifactBase(std::filesystem::path path)
-    : path_(std::move(path)), name_(model_name(path_)), tensors_(path_.string()) {}
+    : path_(std::move(path)), name_(printable(model_name(path_))), tensors_(path_.string()) {}
 
 const TokenizerSource& ArtifactBase::tokenizer() const {
   if (tokenizer_.tokenizer_json.empty() && !tokenizer_.gguf)

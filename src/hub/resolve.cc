@@ -47,7 +47,7 @@ uint64_t file_bytes(const fs::path& path) {
   return error ? 0 : bytes;
 }
 
-bool is_directory(const fs::path& path) {
+bool holds_directory(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(path, error);
 }
@@ -106,7 +106,7 @@ fs::path current_snapshot(const fs::path& repository) {
     while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back())))
       revision.pop_back();
     if (!revision.empty() && revision.find('/') == std::string::npos &&
-        is_directory(snapshots / revision))
+        holds_directory(snapshots / revision))
       return snapshots / revision;
   }
   fs::path newest;
@@ -114,7 +114,7 @@ fs::path current_snapshot(const fs::path& repository) {
   for (const fs::path& snapshot : children(snapshots)) {
     std::error_code error;
     const auto time = fs::last_write_time(snapshot, error);
-    if (error || !is_directory(snapshot) || (!newest.empty() && time <= newest_time)) continue;
+    if (error || !holds_directory(snapshot) || (!newest.empty() && time <= newest_time)) continue;
     newest = snapshot;
     newest_time = time;
   }
@@ -193,7 +193,7 @@ fs::path choose(std::string_view name, std::string_view part,
 
 // The checkpoint at an existing path; empty when a directory holds none.
 fs::path model_at(const fs::path& path) {
-  if (!is_directory(path) || file_bytes(path / "config.json") > 0) return path;
+  if (!holds_directory(path) || file_bytes(path / "config.json") > 0) return path;
   const std::vector<fs::path> files = gguf_files(path);
   if (files.size() > 1) {
     std::string names;
@@ -242,7 +242,7 @@ std::string hf_repo_id(std::string_view directory_name) {
 std::vector<ModelEntry> list_models(const ModelPlaces& places) {
   std::vector<ModelEntry> out;
   for (const fs::path& path : children(places.own)) {
-    if (is_directory(path))
+    if (holds_directory(path))
       add_directory(path, path.filename().string(), out);
     else if (path.extension() == ".gguf")
       out.push_back(
