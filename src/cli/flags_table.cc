@@ -89,10 +89,10 @@ const std::vector<Flag>& table() {
       // Prompt.
       {.name = "prompt",
        .aliases = {"-p"},
-       .verbs = kGenerate,
+       .verbs = kGenerate | kChat,
        .group = FlagGroup::kPrompt,
        .value = "TEXT",
-       .help = "What to answer or continue.",
+       .help = "What to answer or continue; chat begins with it.",
        .target = FIELD(prompt.prompt),
        .default_text = "read from standard input"},
       {.name = "system",
@@ -380,11 +380,14 @@ const std::vector<Flag>& table() {
 #undef FIELD
 #undef CHOICE
 
-constexpr std::array<EnvironmentVariable, 1> kVariables = {{
+constexpr EnvironmentVariable kVariables[] = {
     {"MANTOU_CACHE",
-     "Folder for fetched models and caches; default: mantou in $XDG_CACHE_HOME or "
-     "in ~/.cache."},
-}};
+     "Folder for fetched models and caches; default: mantou in $XDG_CACHE_HOME or in ~/.cache."},
+    {"MANTOU_CPU_ISA",
+     "scalar, avx2 or avx512: the best instruction set to use. Results do not depend on it."},
+    {"HF_HUB_CACHE, HF_HOME",
+     "Where models of the Hugging Face cache are looked for; default: ~/.cache/huggingface/hub."},
+};
 
 }  // namespace
 

@@ -80,7 +80,7 @@ const Case kCases[] = {
     {"bench", {"-ctk", "bf16"}, HOLDS(o.model.kv_type == KvType::kBF16)},
     {"serve", {"--cache-type-k", "f32"}, HOLDS(o.model.kv_type == KvType::kF32)},
     {"serve", {"--kv-type", "F32"}, HOLDS(o.model.kv_type == KvType::kF32)},
-    {"generate", {"-p", "Hello"}, HOLDS(o.prompt.prompt == "Hello")},
+    {"chat", {"-p", "Hello"}, HOLDS(o.prompt.prompt == "Hello")},
     {"generate", {"--prompt", "-5 degrees"}, HOLDS(o.prompt.prompt == "-5 degrees")},
     {"generate", {"--prompt=--stats"}, HOLDS(o.prompt.prompt == "--stats")},
     {"generate", {"Hello", "there"}, HOLDS(o.prompt.prompt == "Hello there")},

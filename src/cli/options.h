@@ -47,7 +47,7 @@ struct LimitOptions {
 
 // generate, chat; `chat_template_kwargs` also serve.
 struct PromptOptions {
-  std::string prompt;                // generate: empty means standard input
+  std::string prompt;                // generate: empty means standard input; chat: the first turn
   std::string system;                // empty: none
   bool raw = false;                  // no chat template
   std::string chat_template_kwargs;  // a JSON object, checked; empty: none

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/human.h"
 #include "cli/inspection_backend.h"
 #include "cli/verbs/verbs.h"
 #include "hub/model_artifact.h"
@@ -92,13 +93,6 @@ json describe_load(hub::ModelArtifact& artifact) {
   return out;
 }
 
-std::string human_bytes(double bytes) {
-  constexpr std::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < std::size(kUnits); ++unit) bytes /= 1024;
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
-}
-
 std::string token_text(const json& token) {
   if (token.is_null()) return "none";
   return fmt::format("{} ({})", token["text"].get<std::string>(), token["id"].get<int>());
@@ -150,7 +144,7 @@ int run_inspect(const Options& options) {
   const json report = {
       {"name", artifact->name()},
       {"path", artifact->path().string()},
-      {"format", artifact->format() == hub::Format::kGguf ? "gguf" : "directory"},
+      {"format", format_name(artifact->format())},
       {"config", artifact->config()},
       {"generation_config", artifact->generation_config()},
       {"tensors", describe_tensors(*artifact)},
