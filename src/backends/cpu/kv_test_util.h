@@ -1,0 +1,137 @@
+// For tests of KV states and attention: reproducible sequences, what a state's blocks hold, a pool
+// full of NaN, and attention in float64 over the stored cells. Written from kv_block.h's
+// description of a block, without the kernels' code.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/kernels/attention.h"
+#include "backends/cpu/kv_rows.h"
+#include "base/half.h"
+#include "base/thread_pool.h"
+
+namespace mantou::cpu::test {
+
+// About normal, a function of its arguments alone: whoever appends token t of a sequence, in
+// whatever chunks, appends the same values.
+inline float noise(uint64_t sequence, uint64_t token, uint64_t index) {
+  uint64_t x = sequence * 0x9e3779b97f4a7c15u + token * 0xbf58476d1ce4e5b9u + index;
+  float sum = 0;
+  for (int i = 0; i < 4; i++) {  // splitmix64
+    x += 0x9e3779b97f4a7c15u;
+    uint64_t z = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    sum += float(int32_t(z ^ z >> 31)) * 0x1p-31f;
+  }
+  return sum * 0.866f;  // four uniform numbers in [−1, 1) have variance 4 / 3
+}
+
+// Tokens [first, first + count) of a sequence, `width` values each.
+inline void append_noise(uint64_t sequence, int64_t first, int64_t count, int width,
+                         std::vector<float>& to) {
+  for (int64_t t = first; t < first + count; t++) {
+    for (int i = 0; i < width; i++) to.push_back(noise(sequence, t, i));
+  }
+}
+
+// What names the streams of a sequence.
+enum Stream : uint64_t { kKeys = 1, kValues = 2, kQueries = 3 };
+inline uint64_t stream(uint64_t sequence, Stream what) { return sequence * 4 + what; }
+
+// The f32 value of a stored key or value.
+inline float stored(const KvBlockLayout& layout, const KvView& view, int64_t token, int head,
+                    int dim, bool value) {
+  const size_t element = layout.type == KvType::kF32 ? 4 : 2;
+  const int64_t slot = token % 64;
+  const std::byte* section =
+      view.blocks[token / 64 - view.first_block] +
+      size_t(head) * 64 * element * (layout.head_dim + (layout.head_dim + 15) / 16 * 16);
+  const size_t cell =
+      value ? 64 * size_t(layout.head_dim) + slot * ((layout.head_dim + 15) / 16 * 16) + dim
+            : slot / 32 * 32 * layout.head_dim + dim * 32 + slot % 32;
+  float f32;
+  uint16_t bits;
+  std::memcpy(&f32, section + cell * element, element == 4 ? 4 : 0);
+  std::memcpy(&bits, section + cell * element, 2);
+  switch (layout.type) {
+    case KvType::kF16:
+      return f16_to_f32(bits);
+    case KvType::kBF16:
+      return bf16_to_f32(bits);
+    case KvType::kF32:
+      return f32;
+  }
+  return 0;
+}
+
+// What append_kv should have stored for a finite x of moderate size.
+inline float rounded(KvType type, float x) {
+  switch (type) {
+    case KvType::kF16:
+      return f16_to_f32(f32_to_f16(x));
+    case KvType::kBF16:
+      return bf16_to_f32(f32_to_bf16(x));
+    case KvType::kF32:
+      return x;
+  }
+  return 0;
+}
+
+// Leaves NaN in the next `blocks` blocks that the pool hands out. All types read 0xff… as NaN.
+inline void poison(KvBlockPool& pool, size_t block_bytes, int blocks) {
+  std::vector<KvBlockPtr> taken;
+  for (int i = 0; i < blocks; i++) {
+    taken.push_back(pool.allocate(block_bytes));
+    std::memset(taken.back()->data(), 0xff, block_bytes);
+  }
+}
+
+// One query head in float64: attention at `position` over the cells that the view's blocks hold.
+inline std::vector<double> reference_attention(const KvBlockLayout& layout, const KvView& view,
+                                               const AttentionParams& params, int64_t position,
+                                               int head, const float* q) {
+  const int kv_head = head / (params.heads / layout.kv_heads);
+  const int64_t first = params.window > 0 ? std::max<int64_t>(0, position + 1 - params.window) : 0;
+  std::vector<double> logits;
+  for (int64_t t = first; t <= position; t++) {
+    double logit = 0;
+    for (int d = 0; d < layout.head_dim; d++) {
+      logit += double(q[d]) * stored(layout, view, t, kv_head, d, false);
+    }
+    logit *= params.scale;
+    if (params.softcap > 0) logit = params.softcap * std::tanh(logit / params.softcap);
+    logits.push_back(logit);
+  }
+  double top = *std::max_element(logits.begin(), logits.end());
+  if (!params.sinks.empty()) top = std::max<double>(top, params.sinks[head]);
+  double sum = params.sinks.empty() ? 0 : std::exp(params.sinks[head] - top);
+  std::vector<double> out(layout.head_dim, 0.0);
+  for (int64_t t = first; t <= position; t++) {
+    const double weight = std::exp(logits[t - first] - top);
+    sum += weight;
+    for (int d = 0; d < layout.head_dim; d++) {
+      out[d] += weight * stored(layout, view, t, kv_head, d, true);
+    }
+  }
+  for (double& value : out) value /= sum;
+  return out;
+}
+
+inline std::vector<mantou::Isa> available_isas() {
+  std::vector<mantou::Isa> isas = {mantou::Isa::kScalar};
+  if (detected_isa() >= mantou::Isa::kAvx2) isas.push_back(mantou::Isa::kAvx2);
+  if (detected_isa() >= mantou::Isa::kAvx512) isas.push_back(mantou::Isa::kAvx512);
+  return isas;
+}
+
+inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace mantou::cpu::test
