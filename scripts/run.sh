@@ -7,25 +7,35 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# True when the arguments run a model but name none.
+# Which model the arguments of a verb name: a name, or nothing.
+named_model() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      -m | --model) echo "${2:-}"; return ;;
+      -m=* | --model=*) echo "${1#*=}"; return ;;
+    esac
+    shift
+  done
+}
+
+# True when the arguments run the starter model: the verb runs a model, and none or this is named.
 wants_starter() {
-  [ -z "${MANTOU_MODEL:-}" ] || return 1
   case ${1:-} in
     generate | tokenize | -*) ;;
-    serve | chat | bench | inspect) [[ ${2:--} == -* ]] || return 1 ;;
+    serve | chat | bench | inspect) [[ ${2:--} == -* || $2 == starter ]] || return 1 ;;
     *) return 1 ;;
   esac
-  local argument
-  for argument in "$@"; do
-    case $argument in -m | --model | -m=* | --model=* | -h | --help | --version) return 1 ;; esac
-  done
+  case " $* " in *" -h "* | *" --help "* | *" --version "*) return 1 ;; esac
+  local model
+  model=$(named_model "$@")
+  [ "${model:-${MANTOU_MODEL:-starter}}" = starter ]
 }
 
 [ $# -gt 0 ] || set -- generate -p "What is a large language model? Answer in two sentences." --stats
 ensure_packages run
 build release mantou
 if wants_starter "$@"; then
-  MANTOU_MODEL=$("$ROOT/scripts/models.sh" starter)
-  export MANTOU_MODEL
+  "$ROOT/scripts/models.sh" starter >/dev/null
+  export MANTOU_MODEL=starter
 fi
 exec "$BUILD/release/mantou" "$@"
