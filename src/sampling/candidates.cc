@@ -11,7 +11,8 @@ namespace mantou {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr double kMaxScale = 1e300;  // of 1 / temperature: 0 * scale must stay 0
+constexpr size_t kNucleusGuesses[] = {16, 256};  // blocks whose maxima are looked at
+constexpr double kMaxScale = 1e300;              // of 1 / temperature: 0 * scale must stay 0
 
 size_t first_nan(std::span<const float> values) {
   return size_t(std::find_if(values.begin(), values.end(), [](float v) { return std::isnan(v); }) -
@@ -36,12 +37,12 @@ void Candidates::reset(std::span<const float> logits) {
   values_ = logits;
   whole_ = true;
   if (!block_maxima(values_, maxima_)) {
-    fail(ErrorCode::kNumerical, "the model's logits are not numbers: NaN at token {} of {}",
+    fail(ErrorCode::kNumerical, "the logits are not numbers: NaN at token {} of {}",
          first_nan(values_), vocab_size_);
   }
   summarize();
   if (max_ == kInfinity) {
-    fail(ErrorCode::kNumerical, "the model's logits overflowed: infinity at token {} of {}", best(),
+    fail(ErrorCode::kNumerical, "the logits overflowed: infinity at token {} of {}", best(),
          vocab_size_);
   }
 }
@@ -107,15 +108,19 @@ float Candidates::lowest_above(double limit) const {
 // `lowest_block_max`. Entries only move towards the front, so it may run in place.
 template <class Keep>
 void Candidates::compact(double lowest_block_max, Keep keep) {
+  const float* const values = values_.data();
+  float* const kept = kept_.get();
+  TokenId* const ids = ids_.get();
+  const bool whole = whole_;
   size_t count = 0;
   for (size_t block = 0; block < block_count(size()); ++block) {
     if (maxima_[block] < lowest_block_max) continue;
     const size_t end = std::min((block + 1) * kBlock, size());
     for (size_t i = block * kBlock; i < end; ++i) {
-      const float value = values_[i];
-      const TokenId id = id_at(i);
-      kept_[count] = value;
-      ids_[count] = id;
+      const float value = values[i];
+      const TokenId id = whole ? TokenId(i) : ids[i];
+      kept[count] = value;
+      ids[count] = id;
       count += keep(value, id) ? 1 : 0;
     }
   }
@@ -131,9 +136,14 @@ void Candidates::summarize() {
   total_.reset();
 }
 
-std::span<float> Candidates::copy(std::span<const float> values) {
-  std::copy(values.begin(), values.end(), scratch_.get());
-  return {scratch_.get(), values.size()};
+// The logits of tokens that have weight, in scratch memory.
+std::span<float> Candidates::finite_copy() {
+  size_t count = 0;
+  for (const float value : values_) {
+    scratch_[count] = value;
+    count += value > -kInfinity ? 1 : 0;
+  }
+  return {scratch_.get(), count};
 }
 
 void Candidates::keep_from(double lowest) {
@@ -141,20 +151,31 @@ void Candidates::keep_from(double lowest) {
   compact(finite, [finite](float value, TokenId) { return value >= finite; });
 }
 
-void Candidates::keep_top(size_t k) {
-  if (k >= size()) return;
-  // The k blocks of largest maxima hold k values at least as large as the k-th maximum.
+// A logit that at least k candidates reach: the k-th largest block maximum.
+float Candidates::reached_by(size_t k) {
   const size_t blocks = block_count(size());
-  float lowest = std::numeric_limits<float>::lowest();
-  if (k < blocks) {
-    const auto maxima = copy({maxima_.data(), blocks});
-    std::nth_element(maxima.begin(), maxima.begin() + ptrdiff_t(k) - 1, maxima.end(),
-                     std::greater<>());
-    lowest = maxima[k - 1];
+  if (k > blocks) return std::numeric_limits<float>::lowest();
+  float* maxima = scratch_.get();
+  std::copy_n(maxima_.begin(), blocks, maxima);
+  std::nth_element(maxima, maxima + k - 1, maxima + blocks, std::greater<>());
+  return maxima[k - 1];
+}
+
+// True if the tokens of logit >= lowest hold `target` of the weight.
+bool Candidates::hold(double target, float lowest) const {
+  double sum = 0;
+  for (size_t block = 0; block < block_count(size()) && sum < target; ++block) {
+    if (maxima_[block] < lowest) continue;
+    const size_t begin = block * kBlock;
+    sum += weight_from(values_.subspan(begin, std::min(kBlock, size() - begin)), max_, lowest);
   }
-  keep_from(lowest);
+  return sum >= target;
+}
+
+void Candidates::keep_top(size_t k) {
+  if (k <= block_count(size())) keep_from(reached_by(k));
   if (k >= size()) return;
-  const float last = select_lowest(copy(values_), double(k), Weighing::kCount, max_);
+  const float last = select_lowest(finite_copy(), double(k), Weighing::kCount, max_);
   size_t equal = k - count_from(std::nextafter(double(last), double(kInfinity)));
   compact(last, [&equal, last](float value, TokenId) {
     if (value != last) return value > last;
@@ -166,11 +187,14 @@ void Candidates::keep_top(size_t k) {
 
 void Candidates::keep_nucleus(double p) {
   const double target = p * total();
-  // Tokens below max - depth weigh at most size * exp(-depth) = (1 - p) * total all together: the
-  // others hold p of it without them. The margin covers rounding.
-  const double depth = natural_log(double(size()) / ((1.0 - p) * total())) + 1e-6;
-  keep_from(max_ - depth);
-  keep_from(select_lowest(copy(values_), target, Weighing::kExponential, max_));
+  // Usually a few tokens hold it: look at the largest ones only.
+  for (const size_t k : kNucleusGuesses) {
+    const float lowest = reached_by(k);
+    if (!hold(target, lowest)) continue;
+    keep_from(lowest);
+    break;
+  }
+  keep_from(select_lowest(finite_copy(), target, Weighing::kExponential, max_));
 }
 
 void Candidates::drop_above(float highest, std::span<const TokenId> except) {

@@ -49,9 +49,11 @@ class Candidates {
  private:
   template <class Keep>
   void compact(double lowest_block_max, Keep keep);
+  float reached_by(size_t k);
+  bool hold(double target, float lowest) const;
   void summarize();
   TokenId id_at(size_t index) const { return whole_ ? TokenId(index) : ids_[index]; }
-  std::span<float> copy(std::span<const float> values);
+  std::span<float> finite_copy();
 
   const size_t vocab_size_;
   std::span<const float> values_;  // logits of the candidates

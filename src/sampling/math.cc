@@ -49,8 +49,12 @@ inline double exp_core(double x) {
   return p * std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023) << 52);
 }
 
-// Lanes are added in pairs: a fixed tree.
-inline double add_lanes(const double* lane) {
+// Eight running sums, added in pairs: a fixed tree.
+inline double add_block(const double* weight) {
+  double lane[kLanes] = {};
+  for (size_t i = 0; i < kBlock; i += kLanes) {
+    for (size_t l = 0; l < kLanes; ++l) lane[l] += weight[i + l];
+  }
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
@@ -90,14 +94,53 @@ double block_weights(std::span<const float> values, float max, double scale,
     const size_t n = std::min(kBlock, values.size() - block * kBlock);
     double weight[kBlock] = {};  // a short last block adds zeros
     for (size_t i = 0; i < n; ++i) weight[i] = exp_core((double(v[i]) - m) * scale);
-    double lane[kLanes] = {};
-    for (size_t i = 0; i < kBlock; i += kLanes) {
-      for (size_t l = 0; l < kLanes; ++l) lane[l] += weight[i + l];
-    }
-    sums[block] = add_lanes(lane);
+    sums[block] = add_block(weight);
     total += sums[block];
   }
   return total;
+}
+
+MANTOU_WIDE_CLONES
+double weight_from(std::span<const float> values, float max, float lowest) {
+  const double m = max;
+  double weight[kBlock] = {};
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double w = exp_core(double(values[i]) - m);
+    weight[i] = values[i] >= lowest ? w : 0.0;
+  }
+  return add_block(weight);
+}
+
+MANTOU_WIDE_CLONES
+Range range(std::span<const float> values) {
+  float low[kLanes], high[kLanes];
+  std::fill(low, low + kLanes, values[0]);
+  std::fill(high, high + kLanes, values[0]);
+  const size_t whole = values.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t l = 0; l < kLanes; ++l) {
+      low[l] = values[i + l] < low[l] ? values[i + l] : low[l];
+      high[l] = values[i + l] > high[l] ? values[i + l] : high[l];
+    }
+  }
+  for (const float v : values.subspan(whole)) {
+    low[0] = std::min(low[0], v);
+    high[0] = std::max(high[0], v);
+  }
+  return {*std::min_element(low, low + kLanes), *std::max_element(high, high + kLanes)};
+}
+
+MANTOU_WIDE_CLONES
+void slice_of(std::span<const float> values, Range range, int slices, std::span<int32_t> out) {
+  const double high = range.high;
+  const double scale = slices / (high - double(range.low));
+  const float* v = values.data();
+  int32_t* slice = out.data();
+  const size_t n = values.size();
+  for (size_t i = 0; i < n; ++i) {
+    const int32_t index = int32_t((high - double(v[i])) * scale);
+    slice[i] = index < slices - 1 ? index : slices - 1;
+  }
 }
 
 MANTOU_WIDE_CLONES

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace mantou {
@@ -28,6 +29,19 @@ void weights(std::span<const float> values, float max, double scale, std::span<d
 // The same, summed per block into sums[block_count(n)]; returns their sum in block order.
 double block_weights(std::span<const float> values, float max, double scale,
                      std::span<double> sums);
+
+// Sum of the weights (scale 1) of at most kBlock values, those below `lowest` left out.
+double weight_from(std::span<const float> values, float max, float lowest);
+
+struct Range {
+  float low, high;
+};
+// Smallest and largest of `values`, which are not empty and hold no NaN.
+Range range(std::span<const float> values);
+
+// Which of `slices` equal parts of the range a value lies in, the highest values in slice 0;
+// monotone.
+void slice_of(std::span<const float> values, Range range, int slices, std::span<int32_t> out);
 
 // Maximum of each block into maxima[block_count(n)]; false if a value is NaN.
 bool block_maxima(std::span<const float> values, std::span<float> maxima);

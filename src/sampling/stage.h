@@ -63,7 +63,7 @@ std::span<const ProcessorEntry* const> processor_table();
 std::span<const FilterEntry* const> filter_table();
 
 // For validate: NaN and values outside [low, high] are errors that name `field` and the range.
-inline constexpr double kUnbounded = std::numeric_limits<double>::max();  // infinities are refused
+inline constexpr double kUnbounded = std::numeric_limits<float>::max();  // settings become f32
 void check_range(std::string_view field, double value, double low, double high);
 // For make: every id must be in the vocabulary.
 void check_ids(std::string_view field, std::span<const TokenId> ids, int vocab_size);
