@@ -49,9 +49,9 @@ class ThreadPool {
 
   void run_erased(int chunks, Body call, const void* body);
   bool run_one(int thread);
-  void finish_one();
   void wait_until_done();
   void work(int thread);
+  void shut_down();
 
   std::vector<std::thread> workers_;
 

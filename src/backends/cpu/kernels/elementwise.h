@@ -49,9 +49,6 @@ inline void softcap(const KernelTable& t, const float* x, float cap, int64_t n, 
   t.softcap(x, cap, n, out);
 }
 
-inline void exp(const KernelTable& t, const float* x, int64_t n, float* out) { t.exp(x, n, out); }
-inline void tanh(const KernelTable& t, const float* x, int64_t n, float* out) { t.tanh(x, n, out); }
-
 // Rotary embedding of x[heads, head_dim] in place, half-rotated: with h = rotated / 2, for i < h
 // (x[i], x[i + h]) becomes (x[i]·cos[i] − x[i+h]·sin[i], x[i+h]·cos[i] + x[i]·sin[i]); elements
 // from `rotated` on stay. cos, sin: [h], of one position.

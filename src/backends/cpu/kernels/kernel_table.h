@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "backends/cpu/kernels/packed_weight.h"
+#include "base/cpu_features.h"
 
 namespace mantou::cpu {
 
@@ -26,6 +27,9 @@ struct QuantizedBlock {
   int16_t negative_half_sums[2];  // −Σ of each 16
 };
 static_assert(sizeof(QuantizedBlock) == 48);
+
+// A group whose largest magnitude is no more is quantized to zero: 127 / amax must stay finite.
+constexpr float kSmallestQuantized = 1e-30f;
 
 // Rows of activations are kept in panels: [panel][group or column][row of panel]. A full panel has
 // as many rows as the table's largest kernel, the last is rounded up to a size that has a kernel.
@@ -81,13 +85,10 @@ struct KernelTable {
   ArgMax (*arg_max)(const float* x, int64_t n);
 };
 
-enum class Isa : uint8_t { kScalar, kAvx2, kAvx512 };  // each includes the ones before
-
 // The table of one instruction set; nullptr when this CPU cannot run it.
 const KernelTable* kernels_for(Isa isa);
 
-// The best table of this CPU, no better than the environment's MANTOU_CPU_ISA=scalar|avx2|avx512
-// allows (another value is an Error). Chosen at the first call; any thread.
+// The table of isa_from_environment(). Chosen at the first call; any thread.
 const KernelTable& kernels();
 
 }  // namespace mantou::cpu

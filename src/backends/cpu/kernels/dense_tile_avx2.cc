@@ -1,0 +1,16 @@
+#include "backends/cpu/kernels/vector_avx2.h"
+
+namespace mantou::cpu {
+namespace {
+constexpr int kMaxRows = 6;  // 6 x 2 sums, 2 weights and a broadcast fill the 16 registers
+}  // namespace
+}  // namespace mantou::cpu
+
+// Vector and kMaxRows come first.
+#include "backends/cpu/kernels/dense_tile_impl.h"
+
+namespace mantou::cpu {
+
+void add_dense_tiles_avx2(KernelTable& table) { add_dense_tiles(table); }
+
+}  // namespace mantou::cpu

@@ -1,0 +1,66 @@
+// Geometry of the packed integer-coded families (packed_weight.h draws the layout): plain
+// constants, usable in translation units of any instruction set.
+#pragma once
+
+#include "backends/cpu/kernels/packed_weight.h"
+
+namespace mantou::cpu {
+
+enum class ScaleKind : uint8_t { kF16, kBF16, kF32, kU8, kI8 };  // u8, i8: under an f16 super scale
+
+struct FamilySpec {
+  int bits;         // of a stored code
+  ScaleKind scale;  // one per 32 << group_shift columns; kI8: per 16
+  bool has_min;
+  int offset_log;  // codes are taken minus 1 << offset_log; −1: no offset
+  bool affine;     // group_shift may be 1 or 2
+
+  constexpr bool super() const { return scale >= ScaleKind::kU8; }
+  constexpr int offset() const { return offset_log < 0 ? 0 : 1 << offset_log; }
+};
+
+// In the order of Family.
+inline constexpr FamilySpec kFamilySpecs[kIntegerFamilies] = {
+    {4, ScaleKind::kF16, false, 3, false},  // kQ4_0
+    {5, ScaleKind::kF16, false, 4, false},  // kQ5_0
+    {8, ScaleKind::kF16, false, 7, false},  // kQ8_0
+    {4, ScaleKind::kF16, true, -1, true},   // kAffine4F16
+    {4, ScaleKind::kBF16, true, -1, true},  // kAffine4BF16
+    {4, ScaleKind::kF32, true, -1, true},   // kAffine4F32
+    {5, ScaleKind::kF16, true, -1, false},  // kAffine5F16
+    {8, ScaleKind::kF16, true, -1, true},   // kAffine8F16
+    {8, ScaleKind::kBF16, true, -1, true},  // kAffine8BF16
+    {8, ScaleKind::kF32, true, -1, true},   // kAffine8F32
+    {4, ScaleKind::kU8, true, -1, false},   // kQ4_K
+    {5, ScaleKind::kU8, true, -1, false},   // kQ5_K
+    {6, ScaleKind::kI8, false, 5, false},   // kQ6_K
+};
+
+constexpr int kTileRows = 16;       // integer-coded families
+constexpr int kDenseTileRows = 32;  // dense families
+constexpr int kDenseSpan = 256;     // columns of one running sum of a dense product
+
+struct BlockGeometry {
+  int groups;                         // 32-column groups of a block
+  int code_bytes;                     // codes of one group
+  int scale_bytes;                    // 16 scales
+  int scale_sets;                     // sets of 16 scales
+  int scales_at, mins_at, supers_at;  // byte offsets in the block
+  int bytes;                          // the block
+};
+
+[[gnu::always_inline]] constexpr BlockGeometry block_geometry(FamilySpec spec, int group_shift) {
+  BlockGeometry g{};
+  g.groups = spec.super() ? 8 : group_shift == 2 ? 4 : 2;
+  g.code_bytes = 64 * spec.bits;
+  g.scale_bytes = spec.super() ? 16 : spec.scale == ScaleKind::kF32 ? 64 : 32;
+  g.scale_sets = spec.scale == ScaleKind::kI8 ? 16 : g.groups >> group_shift;
+  g.scales_at = g.groups * g.code_bytes;
+  g.mins_at = g.scales_at + g.scale_sets * g.scale_bytes;
+  g.supers_at = g.mins_at + (spec.has_min ? g.scale_sets * g.scale_bytes : 0);
+  const int end = g.supers_at + (spec.super() ? (spec.has_min ? 64 : 32) : 0);
+  g.bytes = (end + 63) / 64 * 64;
+  return g;
+}
+
+}  // namespace mantou::cpu

@@ -1,0 +1,177 @@
+// Integer-coded tiles with 512-bit vectors and dpbusd, for panels of more than 4 rows.
+
+#include "backends/cpu/kernels/family_spec.h"
+#include "backends/cpu/kernels/kernel_sets.h"
+#include "backends/cpu/kernels/simd.h"
+
+namespace mantou::cpu {
+namespace {
+
+MANTOU_INLINE __m256i load256(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+MANTOU_INLINE __m128i load128(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+
+MANTOU_INLINE void prefetch_group(const uint8_t* p, int bytes) {
+  for (int at = 0; at < bytes; at += 64)
+    _mm_prefetch(reinterpret_cast<const char*>(p) + at + 4096, _MM_HINT_T0);
+}
+
+// The eight code vectors of a group.
+template <int kBits>
+MANTOU_INLINE void unpack_codes(const uint8_t* p, __m512i* codes) {
+  if constexpr (kBits == 8) {
+    MANTOU_UNROLL for (int j = 0; j < 8; ++j) codes[j] = _mm512_loadu_si512(p + 64 * j);
+    return;
+  }
+  const __m512i low = _mm512_set1_epi8(15);
+  MANTOU_UNROLL for (int j = 0; j < 4; ++j) {
+    const __m512i v = _mm512_loadu_si512(p + 64 * j);
+    codes[j] = _mm512_and_si512(v, low);
+    codes[j + 4] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+  }
+  // High bits: shifted inside 16-bit lanes, then codes | (plane & mask) as one ternary operation.
+  constexpr int kOrOfAnd = 0xF8;
+  if constexpr (kBits == 5) {
+    const __m512i plane = _mm512_loadu_si512(p + 256);
+    MANTOU_UNROLL for (int j = 0; j < 8; ++j) {
+      const __m512i high =
+          j < 4 ? _mm512_slli_epi16(plane, 4 - j) : _mm512_srli_epi16(plane, j - 4);
+      codes[j] = _mm512_ternarylogic_epi32(codes[j], high, _mm512_set1_epi8(0x10), kOrOfAnd);
+    }
+  }
+  if constexpr (kBits == 6) {
+    MANTOU_UNROLL for (int j = 0; j < 8; ++j) {
+      __m512i high = _mm512_loadu_si512(p + 256 + 64 * (j / 4));
+      if ((j & 3) < 2) high = _mm512_slli_epi16(high, 4 - 2 * (j & 3));
+      if ((j & 3) > 2) high = _mm512_srli_epi16(high, 2);
+      codes[j] = _mm512_ternarylogic_epi32(codes[j], high, _mm512_set1_epi8(0x30), kOrOfAnd);
+    }
+  }
+}
+
+template <ScaleKind kKind>
+MANTOU_INLINE __m512 load_scales(const uint8_t* p) {
+  if constexpr (kKind == ScaleKind::kF16) return _mm512_cvtph_ps(load256(p));
+  if constexpr (kKind == ScaleKind::kBF16)
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load256(p)), 16));
+  if constexpr (kKind == ScaleKind::kF32) return _mm512_loadu_ps(p);
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load128(p)));
+}
+
+// Scale and min of the 16 rows for one group.
+struct ScalePair {
+  __m512 scale, min;
+};
+template <int kFamily>
+MANTOU_INLINE ScalePair load_scale_pair(const uint8_t* block, const BlockGeometry& geometry,
+                                        int set) {
+  constexpr FamilySpec kSpec = kFamilySpecs[kFamily];
+  const int at = set * geometry.scale_bytes;
+  ScalePair s{load_scales<kSpec.scale>(block + geometry.scales_at + at), _mm512_setzero_ps()};
+  if constexpr (kSpec.has_min) s.min = load_scales<kSpec.scale>(block + geometry.mins_at + at);
+  if constexpr (kSpec.super()) {
+    const uint8_t* supers = block + geometry.supers_at;
+    s.scale = _mm512_mul_ps(s.scale, _mm512_cvtph_ps(load256(supers)));
+    s.min = _mm512_mul_ps(s.min, _mm512_cvtph_ps(load256(supers + 32)));
+  }
+  return s;
+}
+
+// Sums of a group against one row of activations, with the offset; two chains of dot products.
+template <int kFamily>
+MANTOU_INLINE __m512i group_sum(const __m512i* codes, const QuantizedBlock& x, __m512i scale0,
+                                __m512i scale1) {
+  constexpr FamilySpec kSpec = kFamilySpecs[kFamily];
+  constexpr bool kIntegerScales = kSpec.scale == ScaleKind::kI8;
+  int32_t q[8];
+  __builtin_memcpy(q, x.q, 32);
+  __m512i a = _mm512_setzero_si512(), b = a;
+  if constexpr (kIntegerScales) {
+    int32_t pair;
+    __builtin_memcpy(&pair, x.negative_half_sums, 4);
+    const __m512i halves = _mm512_set1_epi32(pair);
+    a = _mm512_srai_epi32(_mm512_slli_epi32(halves, 16), 16 - kSpec.offset_log);
+    b = _mm512_slli_epi32(_mm512_srai_epi32(halves, 16), kSpec.offset_log);
+  } else if constexpr (kSpec.offset() != 0) {
+    a = _mm512_slli_epi32(_mm512_set1_epi32(x.negative_sum), kSpec.offset_log);
+  }
+  MANTOU_UNROLL for (int j = 0; j < 4; ++j) {
+    a = _mm512_dpbusd_epi32(a, codes[j], _mm512_set1_epi32(q[j]));
+    b = _mm512_dpbusd_epi32(b, codes[j + 4], _mm512_set1_epi32(q[j + 4]));
+  }
+  if constexpr (kIntegerScales)
+    return _mm512_add_epi32(_mm512_mullo_epi32(a, scale0), _mm512_mullo_epi32(b, scale1));
+  return _mm512_add_epi32(a, b);
+}
+
+template <int kFamily, int kRows>
+void tile(const std::byte* weights, int blocks, int group_shift, const QuantizedBlock* x, float* y,
+          size_t ldy, int valid_rows, int valid_cols) {
+  constexpr FamilySpec kSpec = kFamilySpecs[kFamily];
+  constexpr bool kIntegerScales = kSpec.scale == ScaleKind::kI8;
+  const int shift = kSpec.affine ? group_shift : 0;
+  const BlockGeometry geometry = block_geometry(kSpec, shift);
+  const int group_share = kSpec.affine ? 64 * kSpec.bits : geometry.bytes / geometry.groups;
+  const auto* block = reinterpret_cast<const uint8_t*>(weights);
+  __m512 sums[kRows];
+  __m512 outer[kRows];  // integer scales only: over the finished blocks
+  MANTOU_UNROLL for (int m = 0; m < kRows; ++m) sums[m] = outer[m] = _mm512_setzero_ps();
+  for (int b = 0; b < blocks; ++b, block += geometry.bytes) {
+#pragma GCC unroll 1
+    for (int g = 0; g < geometry.groups; ++g, x += kRows) {
+      prefetch_group(block + g * group_share, group_share);
+      __m512i codes[8];
+      unpack_codes<kSpec.bits>(block + g * geometry.code_bytes, codes);
+      __m512i scale0 = _mm512_setzero_si512(), scale1 = scale0;
+      ScalePair s{};
+      if constexpr (kIntegerScales) {
+        const uint8_t* scales = block + geometry.scales_at + 32 * g;
+        scale0 = _mm512_cvtepi8_epi32(load128(scales));
+        scale1 = _mm512_cvtepi8_epi32(load128(scales + 16));
+      } else {
+        s = load_scale_pair<kFamily>(block, geometry, g >> shift);
+      }
+      MANTOU_UNROLL for (int m = 0; m < kRows; ++m) {
+        const __m512 total = _mm512_cvtepi32_ps(group_sum<kFamily>(codes, x[m], scale0, scale1));
+        __m512 scale = _mm512_set1_ps(x[m].scale);
+        if constexpr (!kIntegerScales) scale = _mm512_mul_ps(s.scale, scale);
+        sums[m] = _mm512_fmadd_ps(total, scale, sums[m]);
+        if constexpr (kSpec.has_min)
+          sums[m] = _mm512_fmadd_ps(s.min, _mm512_set1_ps(x[m].scaled_sum), sums[m]);
+      }
+    }
+    if constexpr (kIntegerScales) {
+      const __m512 super = _mm512_cvtph_ps(load256(block + geometry.supers_at));
+      MANTOU_UNROLL for (int m = 0; m < kRows; ++m) {
+        outer[m] = _mm512_fmadd_ps(sums[m], super, outer[m]);
+        sums[m] = _mm512_setzero_ps();
+      }
+    }
+  }
+  const __mmask16 lanes = __mmask16((1u << valid_cols) - 1);
+  MANTOU_UNROLL for (int m = 0; m < kRows; ++m) {
+    if (m < valid_rows)
+      _mm512_mask_storeu_ps(y + size_t(m) * ldy, lanes, kIntegerScales ? outer[m] : sums[m]);
+  }
+}
+
+template <int kPanelKind, int... kFamily>
+void fill(KernelTable& table, IndexList<kFamily...>) {
+  ((table.quantized_tile[kFamily][kPanelKind] = tile<kFamily, kPanelSizes[kPanelKind]>), ...);
+}
+
+}  // namespace
+
+void add_integer_tiles_avx512(KernelTable& table) {
+  const MakeIndexList<kIntegerFamilies>::Type families;
+  table.quantized_panel = 16;
+  fill<4>(table, families);
+  fill<5>(table, families);
+  fill<6>(table, families);
+  fill<7>(table, families);
+}
+
+}  // namespace mantou::cpu
