@@ -1,4 +1,7 @@
 // Chat messages to a prompt, as transformers' apply_chat_template does it. Immutable; any thread.
+//
+// JSON is ordered: templates print tools and arguments, and models were trained on them in the
+// order in which they were written.
 #pragma once
 
 #include <memory>
@@ -13,8 +16,8 @@ namespace mantou::text {
 struct ChatOptions {
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the last message is a prefix to continue
-  nlohmann::json tools;                 // null or an array of OpenAI tool objects
-  nlohmann::json extra;                 // chat_template_kwargs: an object of further variables
+  nlohmann::ordered_json tools;         // null or an array of OpenAI tool objects
+  nlohmann::ordered_json extra;         // null or an object: chat_template_kwargs
 };
 
 struct ChatPrompt {
@@ -35,7 +38,8 @@ class ChatTemplate {
   // `messages`: OpenAI messages (developer → system, text parts joined, tool_calls arguments
   // parsed). kInvalidArgument with param "messages[2].content" and the like; a template's
   // raise_exception is its message.
-  virtual ChatPrompt render(const nlohmann::json& messages, const ChatOptions& options) const = 0;
+  virtual ChatPrompt render(const nlohmann::ordered_json& messages,
+                            const ChatOptions& options) const = 0;
 };
 
 }  // namespace mantou::text

@@ -22,14 +22,14 @@ struct ByteRange {
 
 class Tokenizer {
  public:
-  // Builds from tokenizer.json or a GGUF vocabulary. A built GGUF tokenizer is cached under
-  // base/file.h's cache_directory() by source.cache_key (damaged or foreign cache files are
-  // ignored). Errors name source.origin and what is wrong; an unknown `pre` is named.
+  // Builds from tokenizer.json or a GGUF vocabulary (quick enough that nothing is cached). Errors
+  // name source.origin and what is wrong; an unknown `pre` is named beside the known ones.
   static std::shared_ptr<const Tokenizer> build(const TokenizerSource& source);
   virtual ~Tokenizer() = default;
 
   struct EncodeOptions {
     bool add_special = true;    // BOS/EOS as the checkpoint says; never a second BOS
+    bool add_eos = true;        // false: no EOS, whatever the checkpoint says (prompts to continue)
     bool parse_special = true;  // text that spells a special token becomes that token
     // Inside these ranges text that spells a token flagged special stays ordinary text.
     std::span<const ByteRange> literal = {};
@@ -45,6 +45,9 @@ class Tokenizer {
   virtual std::string_view piece_of(TokenId id) const = 0;  // vocabulary text ("Ġthe", "▁the")
   virtual bool is_special(TokenId id) const = 0;
   virtual TokenId bos() const = 0;  // -1: none
+  // Decoded text loses one space at its very beginning: SentencePiece puts one before the first
+  // word.
+  virtual bool drops_leading_space() const { return false; }
   // eos, eot and eom ids of the checkpoint plus the known end texts found in the vocabulary
   // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
   virtual const std::vector<TokenId>& end_ids() const = 0;
@@ -61,6 +64,7 @@ class Detokenizer {
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
+  bool at_start_ = true;
   std::string pending_;  // the beginning of a character
 };
 

@@ -1,0 +1,11 @@
+//! Tokenizers and chat templates behind the C ABI of `include/bridge.h`.
+
+mod added;
+mod ffi;
+mod gguf;
+mod hf;
+mod merge;
+mod pretokenize;
+mod template;
+mod tokenizer;
+mod vocabulary;

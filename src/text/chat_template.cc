@@ -1,0 +1,172 @@
+#include "text/chat_template.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "text/bridge_handle.h"
+#include "text/messages.h"
+#include "text/special_marks.h"
+#include "text/utf8.h"
+
+namespace mantou::text {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::string_view kChatMl =
+    "{%- for message in messages -%}\n"
+    "  {{- '<|im_start|>' + message.role + '\\n' + (message.content or '') + '<|im_end|>\\n' -}}\n"
+    "{%- endfor -%}\n"
+    "{%- if add_generation_prompt -%}\n"
+    "  {{- '<|im_start|>assistant\\n' -}}\n"
+    "{%- endif -%}\n";
+
+// Stands behind the message to continue while it is rendered, as in transformers.
+constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+// Roles whose words come from outside: special tokens in them are text.
+constexpr std::array<std::string_view, 4> kOutsideRoles = {"user", "tool", "function", "ipython"};
+
+// Variables that callers cannot replace.
+constexpr std::array<std::string_view, 2> kReserved = {"messages", "tools"};
+
+std::string dump(const ordered_json& value) {
+  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+class BridgedTemplate final : public ChatTemplate {
+ public:
+  BridgedTemplate(const TokenizerSource& source, std::shared_ptr<const Tokenizer> tokenizer)
+      : origin_(source.origin), tokenizer_(std::move(tokenizer)), marks_(*tokenizer_) {
+    const auto named = source.named_templates.find("default");
+    std::string_view text = source.chat_template;
+    if (text.empty() && named != source.named_templates.end()) text = named->second;
+    is_fallback_ = text.empty();
+    default_ = compile(is_fallback_ ? kChatMl : text, "chat_template");
+    const auto tool_use = source.named_templates.find("tool_use");
+    if (tool_use != source.named_templates.end())
+      tool_use_ = compile(tool_use->second, "chat_template \"tool_use\"");
+    constants_ = ordered_json::object();
+    const auto constant = [&](const char* name, const std::string& value) {
+      if (!value.empty()) constants_[name] = value;
+    };
+    constant("bos_token", source.bos_token);
+    constant("eos_token", source.eos_token);
+    constant("unk_token", source.unk_token);
+    constant("pad_token", source.pad_token);
+  }
+
+  bool is_fallback() const override { return is_fallback_; }
+
+  ChatPrompt render(const ordered_json& given, const ChatOptions& options) const override {
+    ordered_json messages = normalize_messages(given);
+    ordered_json context = variables(options);
+    const std::string mark = SpecialMarks::choose(dump(messages) + dump(context));
+    mark_outside_text(messages, mark);
+    const std::string continued = options.continue_final_message ? tag_final(messages) : "";
+    context["messages"] = std::move(messages);
+
+    const bool with_tools = tool_use_ != nullptr && !context["tools"].is_null();
+    std::string rendered = run(with_tools ? *tool_use_ : *default_, context);
+    if (options.continue_final_message) cut_behind_final(rendered, continued);
+    auto [text, literal] = marks_.unmarked(rendered, mark);
+    std::vector<TokenId> ids =
+        tokenizer_->encode(text, {.add_special = true, .add_eos = false, .literal = literal});
+    return {std::move(text), std::move(literal), std::move(ids)};
+  }
+
+ private:
+  BridgeHandle<BridgeTemplate> compile(std::string_view source, const char* name) const {
+    BridgeHandle<BridgeTemplate> compiled(bridge_template_compile(to_slice(source)));
+    if (!compiled) {
+      const std::string message = bridge_last_error();
+      fail_param(ErrorCode::kUnsupported, origin_, "{}: {}: {}", origin_, name, message);
+    }
+    return compiled;
+  }
+
+  // All but the messages. A key in the conversation's own words wins over the checkpoint's.
+  ordered_json variables(const ChatOptions& options) const {
+    if (!options.tools.is_null() && !options.tools.is_array())
+      fail_param(ErrorCode::kInvalidArgument, "tools", "tools: must be an array of tools");
+    if (!options.extra.is_null() && !options.extra.is_object())
+      fail_param(ErrorCode::kInvalidArgument, "chat_template_kwargs",
+                 "chat_template_kwargs: must be an object");
+    require_depth(options.tools, "tools");
+    require_depth(options.extra, "chat_template_kwargs");
+    ordered_json context = constants_;
+    const bool has_tools = options.tools.is_array() && !options.tools.empty();
+    context["tools"] = has_tools ? options.tools : ordered_json();
+    context["documents"] = nullptr;
+    context["add_generation_prompt"] =
+        options.add_generation_prompt && !options.continue_final_message;
+    for (const auto& [key, value] : options.extra.items()) {
+      if (std::find(kReserved.begin(), kReserved.end(), key) != kReserved.end())
+        fail_param(ErrorCode::kInvalidArgument, "chat_template_kwargs." + key,
+                   "chat_template_kwargs.{}: has a field of its own in the request", key);
+      context[key] = value;
+    }
+    return context;
+  }
+
+  void mark_outside_text(ordered_json& messages, const std::string& mark) const {
+    for (ordered_json& message : messages) {
+      const auto& role = message["role"].get_ref<const std::string&>();
+      if (std::find(kOutsideRoles.begin(), kOutsideRoles.end(), role) == kOutsideRoles.end())
+        continue;
+      auto& content = message["content"].get_ref<std::string&>();
+      content = marks_.marked(content, mark);
+    }
+  }
+
+  // Returns the text to continue.
+  static std::string tag_final(ordered_json& messages) {
+    ordered_json& message = messages.back();
+    const std::string name = fmt::format("messages[{}].content", messages.size() - 1);
+    const auto content = message.find("content");
+    if (content == message.end())
+      fail_param(ErrorCode::kInvalidArgument, name,
+                 "{}: continue_final_message needs a text to continue", name);
+    std::string text = content->get<std::string>();
+    *content = text + std::string(kContinueTag);
+    return text;
+  }
+
+  static void cut_behind_final(std::string& rendered, std::string_view continued) {
+    const size_t tag = rendered.rfind(strip(kContinueTag));
+    if (tag == std::string::npos || rendered.find(strip(continued)) == std::string::npos)
+      fail_param(ErrorCode::kInvalidArgument, "continue_final_message",
+                 "continue_final_message: the chat template does not keep the final message whole");
+    const bool spaces_kept = rendered.compare(tag, kContinueTag.size(), kContinueTag) == 0;
+    rendered.resize(tag);
+    if (!spaces_kept) rendered.resize(strip_right(rendered).size());
+  }
+
+  std::string run(const BridgeTemplate& compiled, const ordered_json& context) const {
+    const std::string variables = dump(context);
+    BridgeBytesBuffer out;
+    const BridgeRenderStatus status =
+        bridge_template_render(&compiled, to_slice(variables), out.out());
+    if (status == BRIDGE_RENDER_OK) return {out.begin(), out.end()};
+    const std::string message = bridge_last_error();
+    if (status == BRIDGE_RENDER_RAISED)
+      throw Error(ErrorCode::kInvalidArgument, message, "messages");
+    fail_param(ErrorCode::kInvalidArgument, "messages", "{}: {}", origin_, message);
+  }
+
+  std::string origin_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  SpecialMarks marks_;
+  BridgeHandle<BridgeTemplate> default_, tool_use_;
+  bool is_fallback_ = false;
+  ordered_json constants_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ChatTemplate> ChatTemplate::build(
+    const TokenizerSource& source, std::shared_ptr<const Tokenizer> tokenizer) {
+  return std::make_shared<BridgedTemplate>(source, std::move(tokenizer));
+}
+
+}  // namespace mantou::text
