@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <random>
 
@@ -252,6 +253,7 @@ TEST_P(AttentionShapes, MatchesFloat64AndItselfOnAllSetsAndThreads) {
   int variant = head_dim;
   for (int group : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16}) {
     variant++;
+    if (head_dim > 128 && group % 3 != 0 && std::getenv("MANTOU_TEST_FULL") == nullptr) continue;
     const int kv_heads = head_dim > 128 ? 1 : 1 + variant % 3;
     const int chunk = std::vector<int>{1, 5, 33, 97}[variant % 4];
     const int before = std::vector<int>{600, 130, 64, 0, 63}[variant % 5];
@@ -277,6 +279,7 @@ TEST_P(AttentionShapes, MatchesFloat64AndItselfOnAllSetsAndThreads) {
     std::vector<float> first;
     for (const mantou::Isa isa : available_isas()) {
       for (ThreadPool* pool : threads.all) {
+        if (isa == mantou::Isa::kScalar && pool != threads.all[variant % 3]) continue;  // slow
         const auto out = bench.query(*pool, threads.workspace, layout, isa);
         if (first.empty()) first = out;
         ASSERT_TRUE(same_bits(out, first))

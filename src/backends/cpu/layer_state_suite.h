@@ -1,0 +1,292 @@
+// The property suite of LayerState kinds: random operations on several states at once, compared
+// with a naive model, a list of rows that are lists of tokens.
+//
+// A kind is run through it by a Kind class:
+//   std::unique_ptr<LayerState> make();             // no rows; all that it makes may be joined
+//   void append(LayerState&, const StepLayout&, k, v);            // in a step; vectors of f32
+//   float stored(LayerState&, int row, int64_t token, int head, int dim, bool value);
+//   std::vector<float> attend(LayerState&, const StepLayout&, q);  // in a step, after append
+//   StateSpec spec;  int heads;                     // of queries
+//   float expected(float x);                        // what storing x keeps of it
+//   bool may_run_out;                               // begin_step may fail for want of memory
+//   void shake();                                   // called between operations: poison free
+//   memory
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "backends/cpu/kv_test_util.h"
+#include "base/error.h"
+#include "tensor/layer_state.h"
+
+namespace mantou::cpu::test {
+
+template <class Kind>
+class LayerStateSuite {
+ public:
+  LayerStateSuite(Kind& kind, uint64_t seed) : kind_(kind), random_(seed) {
+    worlds_.push_back({kind_.make(), {}});
+  }
+
+  void run(int operations) {
+    for (int i = 0; i < operations && !testing::Test::HasFailure(); i++) {
+      kind_.shake();
+      World& world = worlds_[random_() % worlds_.size()];
+      operate(world);
+      for (World& any : worlds_) check_sizes(any);
+      World& checked = worlds_[random_() % worlds_.size()];
+      if (!checked.model.empty()) check_contents(checked, random_() % checked.model.size());
+    }
+    for (World& world : worlds_) {
+      for (size_t row = 0; row < world.model.size(); row++) check_contents(world, row);
+    }
+  }
+
+ private:
+  using Row = std::vector<uint64_t>;  // a token is the name of its noise
+  struct World {
+    std::unique_ptr<LayerState> state;
+    std::vector<Row> model;
+  };
+
+  int64_t below(int64_t n) { return int64_t(random_() % uint64_t(n)); }
+
+  void operate(World& world) {
+    switch (below(12)) {
+      case 0:
+        return add_row(world);
+      case 1:
+        return fork(world);
+      case 2:
+        return join(world);
+      case 3:
+        return keep(world);
+      case 4:
+        return trim(world);
+      case 5:
+        return release(world);
+      case 6:
+        return step(world, true);
+      default:
+        return step(world, false);
+    }
+  }
+
+  void add_row(World& world) {
+    if (world.model.size() >= 6) return;
+    world.state->add_row();
+    world.model.emplace_back();
+  }
+
+  void fork(World& world) {
+    if (world.model.empty() || worlds_.size() >= 5) return;
+    const int row = below(world.model.size());
+    World forked{world.state->fork(row), {world.model[row]}};
+    check_contents(forked, 0);
+    worlds_.push_back(std::move(forked));
+  }
+
+  void join(World& world) {
+    const size_t other = below(worlds_.size());
+    if (&worlds_[other] == &world) return;
+    world.state->join(std::move(*worlds_[other].state));
+    EXPECT_EQ(worlds_[other].state->rows(), 0);
+    auto& rows = worlds_[other].model;
+    world.model.insert(world.model.end(), rows.begin(), rows.end());
+    rows.clear();
+    if (world.model.size() > 8) keep(world);
+  }
+
+  void keep(World& world) {
+    std::vector<int> rows(world.model.size());
+    for (size_t i = 0; i < rows.size(); i++) rows[i] = int(i);
+    std::shuffle(rows.begin(), rows.end(), random_);
+    rows.resize(std::min<size_t>(below(rows.size() + 1), 6));
+    std::vector<Row> kept;
+    for (int row : rows) kept.push_back(world.model[row]);
+    world.state->keep(rows);
+    world.model = std::move(kept);
+  }
+
+  void release(World& world) {
+    if (worlds_.size() < 2) return;
+    worlds_.erase(worlds_.begin() + (&world - worlds_.data()));
+  }
+
+  void trim(World& world) {
+    if (world.model.empty()) return;
+    const int row = below(world.model.size());
+    Row& model = world.model[row];
+    const int64_t drop =
+        below(2) ? below(model.size() + 1) : below(std::min<int64_t>(model.size(), 70) + 1);
+    if (world.state->trim(row, drop)) {
+      model.resize(model.size() - drop);
+    } else {
+      // Only a sliding layer may have lost what the shorter row would need.
+      EXPECT_GT(kind_.spec.window, 0);
+      EXPECT_GT(int64_t(model.size()), kind_.spec.window - 1);
+      EXPECT_GT(drop, 0);
+    }
+    check_contents(world, row);
+  }
+
+  // Lengths around the borders of blocks and windows.
+  int step_tokens(int64_t have) {
+    const int64_t window = kind_.spec.window > 0 ? kind_.spec.window : 64;
+    const int64_t wanted[] = {
+        0, 1, 1, 1, 2, 63, 64, 65, window - 1, window, window + 1, 2 * window + 3, below(150)};
+    return int(
+        std::clamp<int64_t>(wanted[below(std::size(wanted))], 0, std::max<int64_t>(0, 420 - have)));
+  }
+
+  StepLayout plan(World& world) {
+    std::vector<int> rows(world.model.size());
+    for (size_t i = 0; i < rows.size(); i++) rows[i] = int(i);
+    std::shuffle(rows.begin(), rows.end(), random_);
+    StepLayout layout;
+    for (int row : rows) {
+      if (below(3) == 0) continue;
+      const int64_t have = world.model[row].size();
+      layout.rows.push_back({row, layout.total_tokens, step_tokens(have), have});
+      layout.total_tokens += layout.rows.back().count;
+    }
+    return layout;
+  }
+
+  void step(World& world, bool abort) {
+    const StepLayout layout = plan(world);
+    try {
+      world.state->begin_step(layout);
+    } catch (const Error& error) {
+      EXPECT_TRUE(kind_.may_run_out);
+      EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
+      return;
+    }
+    if (abort && below(2)) return world.state->abort_step();
+    std::vector<Row> after = world.model;
+    std::vector<float> k, v;
+    const int width = kind_.spec.kv_heads * kind_.spec.head_dim;
+    for (const StepRow& row : layout.rows) {
+      for (int i = 0; i < row.count; i++) {
+        after[row.state_row].push_back(++names_);
+        for (int j = 0; j < width; j++) k.push_back(noise(names_, kKeys, j));
+        for (int j = 0; j < width; j++) v.push_back(noise(names_, kValues, j));
+      }
+    }
+    kind_.append(*world.state, layout, k, v);
+    check_attention(world, layout, after);
+    if (abort) return world.state->abort_step();
+    world.state->commit_step();
+    world.model = std::move(after);
+  }
+
+  // One query of the step equals float64 over the model's tokens, and bit for bit a row that was
+  // appended at once to a new state.
+  void check_attention(World& world, const StepLayout& layout, const std::vector<Row>& after) {
+    if (layout.total_tokens == 0 || below(2)) return;
+    const int width = kind_.heads * kind_.spec.head_dim;
+    std::vector<float> q;
+    for (int i = 0; i < layout.total_tokens * width; i++) q.push_back(2 * noise(1, kQueries, i));
+    const std::vector<float> out = kind_.attend(*world.state, layout, q);
+    const StepRow& row = layout.rows[below(layout.rows.size())];
+    if (row.count == 0) return;
+    const int token = below(row.count);
+    const auto at = (row.first + token) * width;
+    const std::vector<float> mine(out.begin() + at, out.begin() + at + width);
+
+    Row& model = const_cast<Row&>(after[row.state_row]);
+    const int64_t position = row.position + token;
+    EXPECT_LT(difference(model, position, &q[at], mine), 1e-5);
+
+    World anew{kind_.make(), {}};
+    anew.state->add_row();
+    const int length = int(position) + 1;
+    const StepLayout whole{{StepRow{0, 0, length, 0}}, length};
+    try {
+      anew.state->begin_step(whole);
+    } catch (const Error&) {
+      EXPECT_TRUE(kind_.may_run_out);
+      return;
+    }
+    std::vector<float> k, v, queries(size_t(length) * width);
+    const int kv_width = kind_.spec.kv_heads * kind_.spec.head_dim;
+    for (int t = 0; t < length; t++) {
+      for (int j = 0; j < kv_width; j++) k.push_back(noise(model[t], kKeys, j));
+      for (int j = 0; j < kv_width; j++) v.push_back(noise(model[t], kValues, j));
+    }
+    std::copy_n(&q[at], width, queries.end() - width);
+    kind_.append(*anew.state, whole, k, v);
+    const std::vector<float> fresh = kind_.attend(*anew.state, whole, queries);
+    EXPECT_TRUE(same_bits(mine, {fresh.end() - width, fresh.end()})) << "position " << position;
+    anew.state->abort_step();
+  }
+
+  double difference(const Row& row, int64_t position, const float* q,
+                    const std::vector<float>& out) const {
+    const StateSpec& spec = kind_.spec;
+    const int64_t first = spec.window > 0 ? std::max<int64_t>(0, position + 1 - spec.window) : 0;
+    double worst = 0;
+    for (int head = 0; head < kind_.heads; head++) {
+      const int base = head / (kind_.heads / spec.kv_heads) * spec.head_dim;
+      const auto cell = [&](int64_t t, Stream what, int d) {
+        return double(kind_.expected(noise(row[t], what, base + d)));
+      };
+      std::vector<double> sums(spec.head_dim, 0.0);
+      double total = 0;
+      for (int64_t t = first; t <= position; t++) {
+        double logit = 0;
+        for (int d = 0; d < spec.head_dim; d++) {
+          logit += q[head * spec.head_dim + d] * cell(t, kKeys, d);
+        }
+        total += std::exp(logit);
+        for (int d = 0; d < spec.head_dim; d++) sums[d] += std::exp(logit) * cell(t, kValues, d);
+      }
+      for (int d = 0; d < spec.head_dim; d++) {
+        const double error = std::fabs(sums[d] / total - out[head * spec.head_dim + d]);
+        if (!(error <= worst)) worst = error;
+      }
+    }
+    return worst;
+  }
+
+  void check_sizes(World& world) {
+    ASSERT_EQ(world.state->rows(), int(world.model.size()));
+    for (int row = 0; row < world.state->rows(); row++) {
+      const int64_t tokens = world.state->tokens(row);
+      EXPECT_EQ(tokens, int64_t(world.model[row].size()));
+      EXPECT_LE(world.state->bytes(row), world.state->projected_bytes(tokens));
+    }
+  }
+
+  // What the next query can see.
+  void check_contents(World& world, int row) {
+    const Row& model = world.model[row];
+    const StateSpec& spec = kind_.spec;
+    const int64_t tokens = model.size();
+    ASSERT_EQ(world.state->tokens(row), tokens);
+    for (int64_t t = spec.window > 0 ? std::max<int64_t>(0, tokens + 1 - spec.window) : 0;
+         t < tokens; t++) {
+      for (int i = 0; i < spec.kv_heads * spec.head_dim; i++) {
+        for (const Stream what : {kKeys, kValues}) {
+          const float got = kind_.stored(*world.state, row, t, i / spec.head_dim, i % spec.head_dim,
+                                         what == kValues);
+          ASSERT_EQ(got, kind_.expected(noise(model[t], what, i)))
+              << "row " << row << " token " << t << " of " << tokens;
+        }
+      }
+    }
+  }
+
+  Kind& kind_;
+  std::mt19937_64 random_;
+  std::vector<World> worlds_;
+  uint64_t names_ = 1000;
+};
+
+}  // namespace mantou::cpu::test
