@@ -87,8 +87,8 @@ def build_model(family, config, salt):
     for path, default in tree_flatten(model.parameters()):
         seed = zlib.crc32(f"{family}/{path}/{salt}".encode())
         noise = np.random.Generator(np.random.Philox(key=seed)).standard_normal(default.shape)
-        if noise.ndim == 1:  # norms and biases stay near what they start as
-            value = np.array(default.astype(mx.float32)) + 0.1 * noise
+        if noise.ndim == 1:  # norms near one, biases near zero
+            value = 0.1 * noise + (0 if path.endswith("bias") else 1)
         elif "embed_tokens" in path:  # small, or a tied model only repeats its input
             value = noise * (0.03 if family == "gemma3" else 0.1)
         else:
