@@ -165,8 +165,9 @@ class GgufParser {
  public:
   GgufParser(std::span<const std::byte> bytes, std::string origin,
              std::shared_ptr<const void> keep_alive)
-      : file_(new GgufFile), bytes_(bytes), keep_alive_(std::move(keep_alive)) {
+      : file_(new GgufFile), bytes_(bytes) {
     file_->origin_ = std::move(origin);
+    file_->keep_alive_ = std::move(keep_alive);
   }
 
   std::shared_ptr<const GgufFile> run() {
@@ -279,7 +280,7 @@ class GgufParser {
       corrupt("tensor \"{}\" of {} elements is larger than the file", printable(tensor.name),
               elements);
     const auto offset = cursor.read<uint64_t>("a tensor's offset");
-    tensor.keep_alive = keep_alive_;
+    tensor.keep_alive = file_->keep_alive_;
     file_->tensors_.push_back(std::move(tensor));
     return offset;
   }
@@ -340,7 +341,6 @@ class GgufParser {
 
   std::shared_ptr<GgufFile> file_;
   std::span<const std::byte> bytes_;
-  std::shared_ptr<const void> keep_alive_;
   std::unordered_set<std::string> names_;
 };
 

@@ -73,6 +73,7 @@ class GgufFile {
   const GgufValue* find(std::string_view key) const;
 
   std::string origin_;
+  std::shared_ptr<const void> keep_alive_;
   std::vector<GgufValue> metadata_;
   std::unordered_map<std::string, size_t> index_;
   std::vector<RawTensor> tensors_;
