@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <ctime>
+
+#include "cli/load.h"
+#include "cli/verbs/verbs.h"
+#include "server/server.h"
+
+namespace mantou::cli {
+namespace {
+
+constexpr std::chrono::seconds kGrace{30};  // for answers in progress at the end
+
+server::RequestDefaults defaults_of(const LoadedModel& model, const Options& options) {
+  server::RequestDefaults defaults;
+  defaults.sampling = model.sampling;
+  apply(options.sampling, defaults.sampling);
+  defaults.seed = options.sampling.seed;
+  apply(options.limits, defaults.limits);
+  defaults.stop = options.limits.stop;
+  defaults.template_kwargs = chat_options(options.prompt).extra;
+  return defaults;
+}
+
+// Blocks SIGINT and SIGTERM in this thread and those it starts; wait() takes one of them.
+class TerminationSignals {
+ public:
+  TerminationSignals() {
+    ::sigemptyset(&set_);
+    ::sigaddset(&set_, SIGINT);
+    ::sigaddset(&set_, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+  }
+  int wait() const {
+    int signal = 0;
+    ::sigwait(&set_, &signal);
+    return signal;
+  }
+  // A second signal ends the process at once.
+  void release() const { ::pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+
+ private:
+  sigset_t set_;
+};
+
+}  // namespace
+
+int run_serve(const Options& options) {
+  const TerminationSignals signals;
+  server::ServerOptions server_options;
+  server_options.http.host = options.server.host;
+  server_options.http.port = options.server.port;
+  server_options.http.limits.body_bytes = size_t(options.server.body_limit) << 20;
+  server::Server server(server_options);  // answers 503 until the model is there
+
+  LoadedModel model = load_model(options.model);
+  if (model.chat_template->is_fallback())
+    fmt::print(stderr, "{} has no chat template, ChatML is used.\n", model.name);
+  EngineOptions engine_options;
+  engine_options.prefill_chunk = options.model.batch_size;
+  Engine engine(std::move(model.executor), engine_options);
+  server.attach({engine, model.tokenizer, model.chat_template, model.name,
+                 int64_t(std::time(nullptr)), defaults_of(model, options)});
+  fmt::print("{} is served at http://{}:{}/v1 (loaded in {:.2f} s, context {}; Ctrl-C ends)\n",
+             model.name, options.server.host, server.port(), model.load_seconds,
+             model.capabilities.context);
+  std::fflush(stdout);
+
+  signals.wait();
+  signals.release();
+  fmt::print(stderr, "ending: answers in progress get {} s, a second signal ends at once\n",
+             kGrace.count());
+  server.stop_accepting();
+  engine.shutdown(kGrace);
+  server.stop(kGrace);
+  return 0;
+}
+
+}  // namespace mantou::cli
