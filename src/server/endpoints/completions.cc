@@ -1,0 +1,118 @@
+// POST /v1/completions, OpenAI's legacy shapes: a prompt continued as it stands, without template.
+#include <algorithm>
+#include <utility>
+
+#include "server/completion_sink.h"
+#include "server/endpoints/endpoints.h"
+#include "server/generation_fields.h"
+#include "server/reply_format.h"
+#include "server/sse.h"
+
+namespace mantou::server {
+namespace {
+
+// A token as a key or text of the legacy logprobs; parts of characters are spelled out.
+std::string legacy_token(std::string_view bytes) {
+  if (is_utf8(bytes)) return std::string(bytes);
+  std::string text = "bytes:";
+  for (const char byte : bytes) text += fmt::format("\\x{:02x}", uint8_t(byte));
+  return text;
+}
+
+int64_t characters(std::string_view bytes) {
+  return std::count_if(bytes.begin(), bytes.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+class CompletionFormat final : public ReplyFormat {
+ public:
+  explicit CompletionFormat(ReplyHead head) : head_(std::move(head)) {}
+
+  std::string first_events() override { return {}; }
+
+  std::string delta_events(std::string_view text, std::span<const ReportedToken> tokens) override {
+    return event(object(text, logprobs(tokens), nullptr));
+  }
+
+  std::string last_events(std::string_view finish, const Outcome& outcome) override {
+    Json last = object("", nullptr, finish);
+    last["timings"] = timings_json(outcome);
+    std::string events = event(std::move(last));
+    if (head_.include_usage) {
+      Json usage = frame();
+      usage["choices"] = Json::array();
+      usage["usage"] = usage_json(outcome);
+      events += sse_event(dump(usage));
+    }
+    return events.append(kDoneEvent);
+  }
+
+  std::string reply(std::string_view text, std::span<const ReportedToken> tokens,
+                    std::string_view finish, const Outcome& outcome) override {
+    Json json = object(text, logprobs(tokens), finish);
+    json["usage"] = usage_json(outcome);
+    json["timings"] = timings_json(outcome);
+    return dump(json);
+  }
+
+ private:
+  Json frame() const {
+    return {{"id", head_.id},
+            {"object", "text_completion"},
+            {"created", head_.created},
+            {"model", head_.model},
+            {"system_fingerprint", head_.fingerprint}};
+  }
+
+  Json object(std::string_view text, Json logprobs, Json finish) const {
+    Json json = frame();
+    Json only = {{"index", 0},
+                 {"text", text},
+                 {"logprobs", std::move(logprobs)},
+                 {"finish_reason", std::move(finish)}};
+    json["choices"] = Json::array({std::move(only)});
+    return json;
+  }
+
+  std::string event(Json json) const {
+    if (head_.include_usage) json["usage"] = nullptr;
+    return sse_event(dump(json));
+  }
+
+  Json logprobs(std::span<const ReportedToken> tokens) {
+    if (!head_.logprobs) return nullptr;
+    Json texts = Json::array(), values = Json::array();
+    Json tops = Json::array(), offsets = Json::array();
+    for (const ReportedToken& token : tokens) {
+      texts.push_back(legacy_token(token.chosen.bytes));
+      values.push_back(finite_logprob(token.chosen.logprob));
+      offsets.push_back(offset_);
+      offset_ += characters(token.chosen.bytes);
+      Json top = Json::object();
+      for (const auto& other : token.top)
+        top[legacy_token(other.bytes)] = finite_logprob(other.logprob);
+      top[texts.back().get<std::string>()] = values.back();
+      tops.push_back(std::move(top));
+    }
+    return {{"tokens", std::move(texts)},
+            {"token_logprobs", std::move(values)},
+            {"top_logprobs", head_.top_logprobs > 0 ? std::move(tops) : Json(nullptr)},
+            {"text_offset", std::move(offsets)}};
+  }
+
+  const ReplyHead head_;
+  int64_t offset_ = 0;  // characters of the text before the next token
+};
+
+}  // namespace
+
+void completions(const Services& services, const HttpRequest& request,
+                 const std::shared_ptr<Responder>& responder) {
+  CompletionRequest parsed = parse_completion_request(request.body, services.defaults,
+                                                      services.engine.capabilities().vocab_size);
+  std::vector<TokenId> prompt = services.tokenizer->encode(parsed.prompt, {});
+  auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"));
+  start_generation(services, request, responder, std::move(prompt), "prompt",
+                   std::move(parsed.generation), std::move(format));
+}
+
+}  // namespace mantou::server

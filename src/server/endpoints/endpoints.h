@@ -1,0 +1,23 @@
+// Every endpoint: one function, one file. They parse the request, start the work and return; errors
+// are thrown and become OpenAI's error JSON in the router.
+#pragma once
+
+#include <memory>
+
+#include "server/http.h"
+#include "server/services.h"
+
+namespace mantou::server {
+
+void chat_completions(const Services& services, const HttpRequest& request,
+                      const std::shared_ptr<Responder>& responder);
+void completions(const Services& services, const HttpRequest& request,
+                 const std::shared_ptr<Responder>& responder);
+void list_models(const Services& services, const HttpRequest& request,
+                 const std::shared_ptr<Responder>& responder);
+void get_model(const Services& services, const HttpRequest& request,
+               const std::shared_ptr<Responder>& responder);
+void health(const Services& services, const HttpRequest& request,
+            const std::shared_ptr<Responder>& responder);
+
+}  // namespace mantou::server

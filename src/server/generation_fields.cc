@@ -1,0 +1,264 @@
+#include "server/generation_fields.h"
+
+#include <charconv>
+#include <climits>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+
+namespace mantou::server {
+namespace {
+
+constexpr int kMaxTopLogprobs = 20;
+constexpr size_t kMaxStops = 16;
+
+// Fields that would change what the answer means and that nothing here can do: refused by name,
+// unless their value says "off". Unknown fields are ignored.
+struct Refused {
+  std::string_view name, instead;
+};
+
+constexpr Refused kRefusedEverywhere[] = {
+    {"guided_json", "structured output is not available"},
+    {"guided_regex", "structured output is not available"},
+    {"guided_choice", "structured output is not available"},
+    {"guided_grammar", "structured output is not available"},
+    {"structured_outputs", "structured output is not available"},
+    {"json_schema", "structured output is not available"},
+    {"grammar", "structured output is not available"},
+    {"adapter", "adapters are not available"},
+    {"allowed_token_ids", "use logit_bias"},
+    {"bad_words", "use logit_bias"},
+    {"include_stop_str_in_output", "stop texts are never part of the answer"},
+    {"echo", "send the prompt back yourself"},
+    {"prompt_logprobs", "only generated tokens have logprobs"},
+    {"hlg", "only the samplers of docs/sampling.md exist"},
+    {"mirostat", "only the samplers of docs/sampling.md exist"},
+    {"typical_p", "only the samplers of docs/sampling.md exist"},
+    {"dry_multiplier", "only the samplers of docs/sampling.md exist"},
+    {"dynatemp_range", "only the samplers of docs/sampling.md exist"},
+};
+constexpr Refused kRefusedInChat[] = {
+    {"response_format", "only {\"type\": \"text\"} is available"},
+    {"functions", "use tools"},
+    {"function_call", "use tools"},
+    {"audio", "only text is available"},
+    {"web_search_options", "the model cannot search"},
+};
+constexpr Refused kRefusedInCompletions[] = {
+    {"suffix", "only continuing the prompt is available"},
+};
+
+// Values that mean the same as leaving the field out.
+bool is_off(const Json& value) {
+  if (value.is_string()) return value == "" || value == "none" || value == "text";
+  if (value.is_object() && value.size() == 1 && value.contains("type"))
+    return is_off(value["type"]);
+  if (value.is_object() && value.contains("enabled")) return value["enabled"] == false;
+  return value.is_null() || value == false || value == 0 ||
+         ((value.is_array() || value.is_object()) && value.empty());
+}
+
+void refuse(const Fields& fields, std::span<const Refused> table) {
+  for (const auto& [name, instead] : table) {
+    const Json* value = fields.find(name);
+    if (value != nullptr && !is_off(*value))
+      fail_param(ErrorCode::kUnsupported, std::string(name), "'{}' is not supported: {}", name,
+                 instead);
+  }
+}
+
+// n and best_of: one answer a request.
+void require_one(const Fields& fields, std::string_view name) {
+  int count = 1;
+  fields.read(name, count, 1, INT_MAX);
+  if (count != 1)
+    fail_param(ErrorCode::kUnsupported, std::string(name),
+               "'{}' must be 1: this server gives one answer a request, not {}", name, count);
+}
+
+void read_logit_bias(const Fields& fields, std::map<TokenId, float>& bias, int vocab_size) {
+  const Json* value = fields.find("logit_bias");
+  if (value == nullptr) return;
+  if (!value->is_object()) Fields::wrong("logit_bias", "an object of token id to number", *value);
+  bias.clear();
+  for (const auto& [key, number] : value->items()) {
+    TokenId id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab_size)
+      fail_param(ErrorCode::kInvalidArgument, "logit_bias",
+                 "the keys of 'logit_bias' must be token ids from 0 to {}, not {}", vocab_size - 1,
+                 shortened(key));
+    const double amount = number.is_number() ? number.get<double>() : INFINITY;
+    if (!(amount >= -100 && amount <= 100))
+      Fields::wrong("logit_bias." + key, "a number from -100 to 100", number);
+    bias[id] = float(amount);
+  }
+}
+
+void read_seed(const Fields& fields, const RequestDefaults& defaults, uint64_t& seed) {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  seed = defaults.seed ? *defaults.seed : random();
+  const Json* value = fields.find("seed");
+  if (value == nullptr) return;
+  if (!value->is_number_integer()) Fields::wrong("seed", "an integer", *value);
+  seed = value->is_number_unsigned() ? value->get<uint64_t>() : uint64_t(value->get<int64_t>());
+}
+
+void read_sampling(const Fields& fields, SamplingParams& s) {
+  fields.read("temperature", s.temperature, 0, 2);
+  fields.read("top_p", s.top_p, 0, 1);
+  fields.read("top_k", s.top_k, -1, INT_MAX);
+  s.top_k = std::max(s.top_k, 0);  // -1 is another spelling of "off"
+  fields.read("min_p", s.min_p, 0, 1);
+  fields.read("min_tokens_to_keep", s.min_tokens_to_keep, 1, INT_MAX);
+  fields.read("xtc_probability", s.xtc_probability, 0, 1);
+  fields.read("xtc_threshold", s.xtc_threshold, 0, 0.5);
+  fields.read("repetition_penalty", s.repetition_penalty, 0, 10);
+  fields.read("repetition_context_size", s.repetition_context, 0, INT_MAX);
+  fields.read("presence_penalty", s.presence_penalty, -2, 2);
+  fields.read("presence_context_size", s.presence_context, 0, INT_MAX);
+  fields.read("frequency_penalty", s.frequency_penalty, -2, 2);
+  fields.read("frequency_context_size", s.frequency_context, 0, INT_MAX);
+}
+
+void read_limits(const Fields& fields, Limits& limits, int vocab_size) {
+  if (!fields.read("max_completion_tokens", limits.max_tokens, 1, INT_MAX))
+    fields.read("max_tokens", limits.max_tokens, 1, INT_MAX);
+  fields.read("min_tokens", limits.min_tokens, 0, INT_MAX);
+  if (limits.max_tokens > 0 && limits.min_tokens > limits.max_tokens)
+    fail_param(ErrorCode::kInvalidArgument, "min_tokens",
+               "'min_tokens' ({}) must not be more than the answer's limit of {} tokens",
+               limits.min_tokens, limits.max_tokens);
+  fields.read("ignore_eos", limits.ignore_eos);
+  fields.read_integers("stop_token_ids", limits.stop_token_ids, 256, 0, vocab_size - 1);
+}
+
+void read_stream(const Fields& fields, GenerationFields& out) {
+  fields.read("stream", out.stream);
+  const Json* options = fields.find("stream_options");
+  if (options == nullptr) return;
+  const Fields inner(*options, "stream_options");
+  if (!out.stream)
+    fail_param(ErrorCode::kInvalidArgument, "stream_options",
+               "'stream_options' is only allowed together with \"stream\": true");
+  inner.read("include_usage", out.include_usage);
+}
+
+void read_chat_logprobs(const Fields& fields, SamplingParams& sampling) {
+  sampling.logprobs = false;
+  sampling.top_logprobs = 0;
+  fields.read("logprobs", sampling.logprobs);
+  fields.read("top_logprobs", sampling.top_logprobs, 0, kMaxTopLogprobs);
+  if (sampling.top_logprobs > 0 && !sampling.logprobs)
+    fail_param(ErrorCode::kInvalidArgument, "top_logprobs",
+               "'top_logprobs' is only allowed together with \"logprobs\": true");
+}
+
+// The legacy form: the number of alternatives; 0 asks for the chosen tokens' own values.
+void read_legacy_logprobs(const Fields& fields, SamplingParams& sampling) {
+  sampling.top_logprobs = 0;
+  sampling.logprobs = fields.read("logprobs", sampling.top_logprobs, 0, kMaxTopLogprobs);
+}
+
+void read_tools(const Fields& fields, text::ChatOptions& chat) {
+  const Json* choice = fields.find("tool_choice");
+  const bool none = choice != nullptr && *choice == "none";
+  if (choice != nullptr && !none && *choice != "auto")
+    fail_param(ErrorCode::kUnsupported, "tool_choice",
+               "'tool_choice' must be \"auto\" or \"none\": a call cannot be forced");
+  const Json* tools = fields.find("tools");
+  if (tools == nullptr) return;
+  if (!tools->is_array()) Fields::wrong("tools", "an array of tools", *tools);
+  for (size_t i = 0; i < tools->size(); ++i)
+    Fields((*tools)[i], fmt::format("tools[{}]", i));  // each must be an object
+  if (!none && !tools->empty()) chat.tools = *tools;
+}
+
+void read_template_options(const Fields& fields, const RequestDefaults& defaults,
+                           text::ChatOptions& chat) {
+  chat.extra = defaults.template_kwargs;
+  std::string effort;
+  if (fields.read("reasoning_effort", effort)) {
+    constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts))
+      Fields::wrong("reasoning_effort", "none, minimal, low, medium, high or xhigh", effort);
+    chat.extra["reasoning_effort"] = effort;
+    if (effort == "none") chat.extra["enable_thinking"] = false;
+  }
+  if (const Json* kwargs = fields.find("chat_template_kwargs")) {
+    const Fields must_be_object(*kwargs, "chat_template_kwargs");
+    for (const auto& [key, value] : kwargs->items()) chat.extra[key] = value;
+  }
+  fields.read("continue_final_message", chat.continue_final_message);
+  chat.add_generation_prompt = !chat.continue_final_message;
+  fields.read("add_generation_prompt", chat.add_generation_prompt);
+  if (chat.add_generation_prompt && chat.continue_final_message)
+    fail_param(ErrorCode::kInvalidArgument, "continue_final_message",
+               "'continue_final_message' and 'add_generation_prompt' exclude each other");
+}
+
+}  // namespace
+
+GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
+                                        int vocab_size) {
+  refuse(fields, kRefusedEverywhere);
+  require_one(fields, "n");
+  GenerationFields out{defaults.sampling, defaults.limits, {}, defaults.stop};
+  read_sampling(fields, out.sampling);
+  read_seed(fields, defaults, out.sampling.seed);
+  read_logit_bias(fields, out.sampling.logit_bias, vocab_size);
+  read_limits(fields, out.limits, vocab_size);
+  fields.read("cache_prompt", out.cache.reuse);
+  fields.read_strings("stop", out.stop, kMaxStops);
+  read_stream(fields, out);
+  return out;
+}
+
+ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,
+                               int vocab_size) {
+  const Json parsed = parse_json(body);
+  const Fields fields(parsed);
+  ChatRequest request;
+  const Json* messages = fields.find("messages");
+  if (messages == nullptr)
+    fail_param(ErrorCode::kInvalidArgument, "messages", "'messages' is required");
+  if (!messages->is_array() || messages->empty())
+    Fields::wrong("messages", "an array of at least one message", *messages);
+  for (size_t i = 0; i < messages->size(); ++i) {
+    const Fields message((*messages)[i], fmt::format("messages[{}]", i));
+    std::string role;
+    if (!message.read("role", role))
+      fail_param(ErrorCode::kInvalidArgument, message.path_of("role"), "'{}' is required",
+                 message.path_of("role"));
+  }
+  refuse(fields, kRefusedInChat);
+  request.messages = *messages;
+  request.generation = read_generation_fields(fields, defaults, vocab_size);
+  read_chat_logprobs(fields, request.generation.sampling);
+  read_tools(fields, request.chat);
+  read_template_options(fields, defaults, request.chat);
+  return request;
+}
+
+CompletionRequest parse_completion_request(std::string_view body, const RequestDefaults& defaults,
+                                           int vocab_size) {
+  const Json parsed = parse_json(body);
+  const Fields fields(parsed);
+  CompletionRequest request;
+  if (!fields.read("prompt", request.prompt))
+    fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' is required");
+  if (request.prompt.empty())
+    fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' must not be empty");
+  refuse(fields, kRefusedInCompletions);
+  require_one(fields, "best_of");
+  RequestDefaults legacy = defaults;
+  if (legacy.limits.max_tokens < 0) legacy.limits.max_tokens = defaults.completion_max_tokens;
+  request.generation = read_generation_fields(fields, legacy, vocab_size);
+  read_legacy_logprobs(fields, request.generation.sampling);
+  return request;
+}
+
+}  // namespace mantou::server

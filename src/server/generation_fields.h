@@ -1,0 +1,49 @@
+// The fields that every way to ask for text shares: sampling, limits, stops, streaming; and the
+// JSON bodies of the OpenAI endpoints as plain values. Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/json_fields.h"
+#include "server/services.h"
+#include "text/chat_template.h"
+
+namespace mantou::server {
+
+struct GenerationFields {
+  SamplingParams sampling;
+  Limits limits;
+  CacheHints cache;
+  std::vector<std::string> stop;
+  bool stream = false;
+  bool include_usage = false;
+};
+
+// Reads them all over `defaults`. Errors (kInvalidArgument, kUnsupported) name the field.
+// `logprobs` is not read here: the endpoints spell it differently.
+GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
+                                        int vocab_size);
+
+// POST /v1/chat/completions.
+struct ChatRequest {
+  Json messages;  // an array, not empty; the chat template checks the messages themselves
+  text::ChatOptions chat;
+  GenerationFields generation;
+};
+ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,
+                               int vocab_size);
+
+// POST /v1/completions.
+struct CompletionRequest {
+  std::string prompt;
+  GenerationFields generation;
+};
+CompletionRequest parse_completion_request(std::string_view body, const RequestDefaults& defaults,
+                                           int vocab_size);
+
+}  // namespace mantou::server

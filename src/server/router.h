@@ -1,0 +1,38 @@
+// Which endpoint answers which request: one table. Immutable; any thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "server/http.h"
+#include "server/services.h"
+
+namespace mantou::server {
+
+using Endpoint = void (*)(const Services&, const HttpRequest&, const std::shared_ptr<Responder>&);
+
+// kIo: answers at once from memory, so it never waits behind a long prompt. kWorker: parses,
+// renders or tokenizes.
+enum class RunOn { kIo, kWorker };
+
+struct Route {
+  std::string_view method;
+  std::string_view path;  // "/v1/models/*": the rest of the path is an id, slashes included
+  Endpoint endpoint;
+  RunOn run_on;
+  bool open = false;  // answers without an API key, too
+};
+
+std::span<const Route> routes();
+
+// The route of a request, or the answer when there is none: 404 naming the routes, 405 with Allow,
+// the answer to OPTIONS and to GET /.
+struct RouteResult {
+  const Route* route = nullptr;
+  HttpResponse response;
+};
+RouteResult find_route(std::string_view method, std::string_view path);
+
+}  // namespace mantou::server

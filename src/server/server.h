@@ -1,0 +1,57 @@
+// The HTTP server: transport, workers and routes put together.
+//
+//   Server server(options);                   // listens; everything but GET / answers 503
+//   "loading" server.attach(Services{engine, …});       // ready … server.stop_accepting(); //
+//   shutdown: no new connections, engine.shutdown(grace);                   // running answers end
+//   or are cancelled, server.stop(grace);                       // what they wrote leaves
+//
+// Owned by main; called from main's thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/mailbox.h"
+#include "server/http.h"
+#include "server/http_server.h"
+#include "server/services.h"
+
+namespace mantou::server {
+
+struct ServerOptions {
+  HttpOptions http;
+  int workers = 2;      // threads for JSON, templates and tokenizing
+  std::string api_key;  // not empty: requests must bring it as "Authorization: Bearer …"
+};
+
+class Server {
+ public:
+  explicit Server(ServerOptions options);  // errors as HttpServer's
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  void attach(Services services);
+  int port() const { return http_->port(); }
+  void stop_accepting();
+  void stop(std::chrono::milliseconds grace);
+
+ private:
+  void handle(HttpRequest request, std::shared_ptr<Responder> responder);
+  bool authorized(const HttpRequest& request) const;
+  std::shared_ptr<const Services> services() const;
+
+  const ServerOptions options_;
+  mutable std::mutex mutex_;  // of services_
+  std::shared_ptr<const Services> services_;
+  Mailbox<std::function<void()>> jobs_;
+  std::vector<std::thread> workers_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+}  // namespace mantou::server

@@ -1,0 +1,38 @@
+// What endpoints work with: the engine, the text side and the defaults of requests that do not say.
+// Made by main when the model is loaded; shared and read-only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/request.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace mantou::server {
+
+// The server's defaults; a request's own fields win.
+struct RequestDefaults {
+  SamplingParams sampling;
+  std::optional<uint64_t> seed;            // unset: a new one each request
+  Limits limits;                           // max_tokens -1: as many as the context holds
+  int completion_max_tokens = 512;         // of /v1/completions, when limits.max_tokens is -1
+  std::vector<std::string> stop;           // texts that end an answer
+  nlohmann::ordered_json template_kwargs;  // null or an object: chat_template_kwargs
+};
+
+struct Services {
+  Engine& engine;  // outlives the server
+  std::shared_ptr<const text::Tokenizer> tokenizer;
+  std::shared_ptr<const text::ChatTemplate> chat_template;
+  std::string model_id;
+  int64_t created = 0;  // seconds since 1970, for /v1/models
+  RequestDefaults defaults;
+};
+
+}  // namespace mantou::server
