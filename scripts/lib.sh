@@ -39,6 +39,12 @@ missing_packages() {
   done
 }
 
+# Shows the lines of its input over each other on a terminal, nothing elsewhere.
+moving_line() {
+  if [ -t 2 ]; then awk '{ printf "\r\033[K%s", substr($0, 1, 80); fflush() } END { printf "\r\033[K" }' >&2
+  else cat >/dev/null; fi
+}
+
 # Installs Debian packages that are not there yet.
 apt_install() {
   local missing
@@ -49,7 +55,7 @@ apt_install() {
   local log=$BUILD/apt.log
   # shellcheck disable=SC2086
   if ! { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -q --no-install-recommends --no-remove $missing; } >"$log" 2>&1; then
+    apt-get install -y -q --no-install-recommends --no-remove $missing; } 2>&1 | tee "$log" | moving_line; then
     grep -E '^(E|W|Err)[:]' "$log" | head -5 >&2
     die "the packages above could not be installed (needs network; whole log: $log)"
   fi
