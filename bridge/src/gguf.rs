@@ -113,7 +113,13 @@ impl GgufTokenizer {
         }
         let key = match &self.model {
             Model::ByteLevel(model) => Cow::Owned(model.alphabet.decode(piece)),
-            Model::Pieces(_) => Cow::Borrowed(piece.as_bytes()),
+            Model::Pieces(model) => match byte_token(piece) {
+                Some(byte) => {
+                    let id = model.byte_ids[usize::from(byte)];
+                    return (id != NO_ID).then_some(id);
+                }
+                None => Cow::Borrowed(piece.as_bytes()),
+            },
         };
         let id = self.index.find(self.keys(), &key)?;
         (self.vocabulary.pieces.get(id as usize) == piece.as_bytes()).then_some(id)
@@ -179,9 +185,9 @@ impl TextIndex {
         for id in ids {
             let key = keys.get(id);
             let hash = hasher.hash_one(key);
-            if table.find(hash, |&other: &u32| keys.get(other as usize) == key).is_none() {
-                table.insert_unique(hash, id as u32, |&other| hasher.hash_one(keys.get(other as usize)));
-            }
+            let same = |&other: &u32| keys.get(other as usize) == key;
+            let rehash = |&other: &u32| hasher.hash_one(keys.get(other as usize));
+            table.entry(hash, same, rehash).or_insert(id as u32);
         }
         TextIndex { ids: table, hasher }
     }
@@ -204,13 +210,15 @@ impl ByteLevel {
         let words = Pretokenizer::named(tables.pre)?;
         let alphabet = ByteAlphabet::new();
         let mut vocabulary = Vocabulary::with_capacity(tables.tokens.len());
+        let mut bytes = Vec::new();
         for (id, text) in tables.tokens.iter().enumerate() {
             let kind = kind_of(tables, id);
-            let bytes = match kind {
-                Kind::Ordinary => alphabet.decode(text),
-                _ => text.as_bytes().to_vec(),
-            };
-            vocabulary.push(text, bytes, kind);
+            bytes.clear();
+            match kind {
+                Kind::Ordinary => alphabet.decode_into(text, &mut bytes),
+                _ => bytes.extend(text.bytes()),
+            }
+            vocabulary.push(text, &bytes, kind);
         }
         // Ordinary tokens first: only they take part in merging when an added one is spelled alike.
         let (ordinary, added): (Vec<usize>, Vec<usize>) =
@@ -221,9 +229,12 @@ impl ByteLevel {
         let mut merges = HashMap::with_capacity(tables.merges.len());
         for (rank, merge) in tables.merges.iter().enumerate() {
             let joined = merge.split_once(' ').and_then(|(left, right)| {
-                let (left, right) = (alphabet.decode(left), alphabet.decode(right));
-                let pair = (find(&left)?, find(&right)?);
-                Some((pair, find(&[left, right].concat())?))
+                bytes.clear();
+                alphabet.decode_into(left, &mut bytes);
+                let middle = bytes.len();
+                alphabet.decode_into(right, &mut bytes);
+                let pair = (find(&bytes[..middle])?, find(&bytes[middle..])?);
+                Some((pair, find(&bytes)?))
             });
             let Some((pair, id)) = joined else {
                 return Err(format!("tokenizer.ggml.merges[{rank}]: \"{merge}\" joins unknown tokens"));
@@ -287,10 +298,10 @@ impl Pieces {
             match (byte, kind) {
                 (Some(byte), _) => {
                     byte_ids[usize::from(byte)] = id as u32;
-                    vocabulary.push(text, [byte], kind);
+                    vocabulary.push(text, &[byte], kind);
                 }
-                (None, Kind::Special) => vocabulary.push(text, text.bytes(), kind),
-                (None, _) => vocabulary.push(text, text.replace(SPACE, " ").into_bytes(), kind),
+                (None, Kind::Special) => vocabulary.push(text, text.as_bytes(), kind),
+                (None, _) => vocabulary.push(text, text.replace(SPACE, " ").as_bytes(), kind),
             }
         }
         // Control and byte tokens are never made by joining characters.

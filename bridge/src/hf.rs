@@ -152,9 +152,9 @@ fn vocabulary_of(tokenizer: &Tokenizer, decoding: &Decoding) -> Result<Vocabular
         match added.get(&(id as u32)) {
             Some(token) => {
                 let kind = if token.special { Kind::Special } else { Kind::Added };
-                vocabulary.push(&token.content, token.content.bytes(), kind);
+                vocabulary.push(&token.content, token.content.as_bytes(), kind);
             }
-            None => vocabulary.push(text, decoding.bytes(text), Kind::Ordinary),
+            None => vocabulary.push(text, &decoding.bytes(text), Kind::Ordinary),
         }
     }
     Ok(vocabulary)

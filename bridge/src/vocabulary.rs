@@ -1,7 +1,5 @@
 //! What each id is: its text in the vocabulary, the bytes it decodes to, and whether it was added.
 
-use hashbrown::HashMap;
-
 /// Ids above this are refused: tables are indexed by id, and no vocabulary comes near it.
 pub const MAX_TOKENS: usize = 1 << 24;
 
@@ -20,8 +18,8 @@ impl Strings {
         Strings { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(count) }
     }
 
-    pub fn push(&mut self, text: impl IntoIterator<Item = u8>) {
-        self.bytes.extend(text);
+    pub fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
         self.ends.push(self.bytes.len());
     }
 
@@ -53,8 +51,8 @@ impl Vocabulary {
     }
 
     /// The next id.
-    pub fn push(&mut self, piece: &str, bytes: impl IntoIterator<Item = u8>, kind: Kind) {
-        self.pieces.push(piece.bytes());
+    pub fn push(&mut self, piece: &str, bytes: &[u8], kind: Kind) {
+        self.pieces.push(piece.as_bytes());
         self.bytes.push(bytes);
         self.flags.push(match kind {
             Kind::Ordinary => 0,
@@ -83,32 +81,48 @@ pub enum Kind {
     Special,
 }
 
+/// The letters of byte-level vocabularies end here.
+const LETTERS: usize = 0x144;
+
 /// The reversible alphabet of byte-level vocabularies: printable Latin-1 bytes stand for themselves,
 /// the other 68 are moved to U+0100 and up (GPT-2's `bytes_to_unicode`).
-pub struct ByteAlphabet(HashMap<char, u8>);
+pub struct ByteAlphabet([Option<u8>; LETTERS]);
 
 impl ByteAlphabet {
     pub fn new() -> Self {
-        let mut map = HashMap::with_capacity(256);
+        let mut bytes = [None; LETTERS];
         let mut moved = 0x100;
         for byte in 0..=255u8 {
-            let own = char::from(byte);
-            let printable = matches!(own, '!'..='~' | '\u{A1}'..='\u{AC}' | '\u{AE}'..='\u{FF}');
-            let letter = if printable {
-                own
+            let printable = matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..);
+            if printable {
+                bytes[usize::from(byte)] = Some(byte);
             } else {
+                bytes[moved] = Some(byte);
                 moved += 1;
-                char::from_u32(moved - 1).expect("below the surrogates")
-            };
-            map.insert(letter, byte);
+            }
         }
-        ByteAlphabet(map)
+        ByteAlphabet(bytes)
     }
 
-    /// The bytes that `piece` spells, or its own bytes when it has a letter from outside the alphabet.
+    /// Appends the bytes that `piece` spells, or its own bytes when it has a letter from outside the
+    /// alphabet.
+    pub fn decode_into(&self, piece: &str, out: &mut Vec<u8>) {
+        let before = out.len();
+        for letter in piece.chars() {
+            match self.0.get(letter as usize).copied().flatten() {
+                Some(byte) => out.push(byte),
+                None => {
+                    out.truncate(before);
+                    return out.extend(piece.bytes());
+                }
+            }
+        }
+    }
+
     pub fn decode(&self, piece: &str) -> Vec<u8> {
-        let decoded: Option<Vec<u8>> = piece.chars().map(|c| self.0.get(&c).copied()).collect();
-        decoded.unwrap_or_else(|| piece.as_bytes().to_vec())
+        let mut out = Vec::with_capacity(piece.len());
+        self.decode_into(piece, &mut out);
+        out
     }
 }
 
@@ -128,7 +142,7 @@ mod tests {
     #[test]
     fn alphabet_is_a_bijection() {
         let alphabet = ByteAlphabet::new();
-        let mut bytes: Vec<u8> = alphabet.0.values().copied().collect();
+        let mut bytes: Vec<u8> = alphabet.0.iter().flatten().copied().collect();
         bytes.sort_unstable();
         assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
         assert_eq!(alphabet.decode("Ġthe"), b" the");

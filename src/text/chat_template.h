@@ -15,9 +15,9 @@ namespace mantou::text {
 
 struct ChatOptions {
   bool add_generation_prompt = true;
-  bool continue_final_message = false;  // the last message is a prefix to continue
-  nlohmann::ordered_json tools;         // null or an array of OpenAI tool objects
-  nlohmann::ordered_json extra;         // null or an object: chat_template_kwargs
+  bool continue_final_message = false;     // the last message is a prefix to continue
+  nlohmann::ordered_json tools = nullptr;  // null or an array of OpenAI tool objects
+  nlohmann::ordered_json extra = nullptr;  // null or an object: chat_template_kwargs
 };
 
 struct ChatPrompt {

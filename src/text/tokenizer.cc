@@ -11,7 +11,7 @@ namespace {
 
 // Texts that end a turn or a document in one family or another, recognised where a checkpoint that
 // forgot to say so has them as added tokens.
-constexpr std::array<std::string_view, 22> kEndTexts = {"<|im_end|>",
+constexpr std::array<std::string_view, 21> kEndTexts = {"<|im_end|>",
                                                         "<|eot_id|>",
                                                         "<|eom_id|>",
                                                         "<end_of_turn>",
@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 22> kEndTexts = {"<|im_end|>",
                                                         "_<EOT>",
                                                         "[EOT]",
                                                         "[EOS]",
-                                                        "</s>",
+                                                       
                                                         "<eos>",
                                                         "<turn|>",
                                                         "<|tool_response>",

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Compares our token ids with other tokenizers' on a megabyte of mixed text.
+
+  check_tokenizer.py --driver BUILD/tests/text_driver --llama-tokenize PATH MODEL.gguf ...
+  check_tokenizer.py --driver BUILD/tests/text_driver tokenizer.json ...
+  check_tokenizer.py --driver ... --llama-tokenize PATH --families MODEL.gguf    (a gpt2 vocabulary)
+
+GGUF vocabularies are compared with llama.cpp's llama-tokenize, tokenizer.json files with the Python
+package `tokenizers`. --families gives one GGUF vocabulary each of our pre-tokenizers in turn (needs
+the Python package `gguf`). Decoding must give the text back and stream to the same bytes.
+The text is made from a fixed seed and this Python's standard library. Exit code 1 on any difference.
+"""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import unicodedata
+
+CHUNK = 12_000  # characters
+
+# (first, last) of the scripts that words are made of.
+SCRIPTS = {
+    "latin": (0x41, 0x24F), "greek": (0x370, 0x3FF), "cyrillic": (0x400, 0x4FF),
+    "armenian": (0x531, 0x586), "hebrew": (0x5D0, 0x5EA), "arabic": (0x620, 0x6D3),
+    "devanagari": (0x900, 0x97F), "bengali": (0x980, 0x9FE), "tamil": (0xB82, 0xBFA),
+    "thai": (0xE01, 0xE5B), "tibetan": (0xF00, 0xFDA), "georgian": (0x10A0, 0x10FF),
+    "ethiopic": (0x1200, 0x137C), "khmer": (0x1780, 0x17F9), "hiragana": (0x3041, 0x309F),
+    "katakana": (0x30A0, 0x30FF), "han": (0x4E00, 0x9FFF), "hangul": (0xAC00, 0xD7A3),
+    "gothic": (0x10330, 0x1034A), "math": (0x1D400, 0x1D7FF),
+}
+EMOJI = ["😀", "👩‍👩‍👧‍👦", "🏳️‍🌈", "👍🏽", "🇩🇪", "❤️", "1️⃣", "🧑🏿‍🚀", "⌚", "🫠"]
+SPACES = [" ", "  ", "\n", "\n\n", "\r\n", "\t", " \n ", "    ", "\u00a0", "\u3000", "\u2003", " " * 17]
+PUNCTUATION = list("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") + ["…", "—", "„", "“", "。", "、", "؟", "¿", "€", "№"]
+CONTRACTIONS = ["'s", "'t", "'re", "'VE", "'m", "'LL", "'d", "’s", "'S", "n't"]
+
+
+def assigned(first, last):
+    return [chr(c) for c in range(first, last + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs", "Co")]
+
+
+def random_text(rng, size):
+    letters = {name: assigned(*span) for name, span in SCRIPTS.items()}
+    out, length = [], 0
+    while length < size:
+        kind = rng.random()
+        if kind < 0.5:
+            alphabet = letters[rng.choice(list(letters))]
+            piece = "".join(rng.choices(alphabet, k=rng.randint(1, 9)))
+        elif kind < 0.6:
+            piece = "".join(rng.choices("0123456789٠١٢३½²Ⅷ", k=rng.randint(1, 12)))
+        elif kind < 0.7:
+            piece = "".join(rng.choices(PUNCTUATION, k=rng.randint(1, 5)))
+        elif kind < 0.75:
+            piece = rng.choice(EMOJI)
+        elif kind < 0.8:
+            piece = rng.choice(CONTRACTIONS)
+        else:
+            piece = rng.choice(SPACES)
+        out.append(piece)
+        length += len(piece)
+        if rng.random() < 0.4:
+            out.append(" ")
+    return "".join(out)
+
+
+def corpus(seed, size, specials):
+    """Texts of CHUNK characters: code, prose, random scripts, bytes as Latin-1, broken UTF-8."""
+    rng = random.Random(seed)
+    library = pathlib.Path(sysconfig.get_paths()["stdlib"])
+    code = sorted(p for p in library.glob("*.py"))
+    files = rng.sample(code, 12) + [library / "pydoc_data/topics.py"]
+    text = "\n".join(p.read_text("utf-8", "replace")[: size // 24] for p in files)[: size // 2]
+    text += random_text(rng, size // 3)
+    text += bytes(rng.choices(range(256), k=size // 12)).decode("latin-1").replace("\0", " ")
+    text += bytes(rng.choices(range(256), k=size // 12)).decode("utf-8", "replace").replace("\0", " ")
+    chunks = [text[i : i + CHUNK] for i in range(0, len(text), CHUNK)]
+    for i in range(0, len(chunks), 3):  # special tokens in the midst
+        at = rng.randrange(len(chunks[i]) + 1)
+        chunks[i] = chunks[i][:at] + "".join(rng.choices(specials, k=3)) + chunks[i][at:]
+    return chunks
+
+
+class Driver:
+    def __init__(self, path):
+        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **request):
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        if "error" in answer:
+            raise RuntimeError(f"{request['model']}: {answer['error']}")
+        return answer
+
+
+def llama_ids(tool, model, text):
+    with tempfile.NamedTemporaryFile("wb", suffix=".txt") as file:
+        file.write(text.encode())
+        file.flush()
+        command = [tool, "-m", str(model), "-f", file.name, "--ids", "--no-bos", "--no-escape", "--log-disable"]
+        return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def vocabulary_with_pre(model, pre, out):
+    """A GGUF file of `model`'s metadata alone, with another tokenizer.ggml.pre."""
+    import gguf
+
+    reader = gguf.GGUFReader(model)
+    writer = gguf.GGUFWriter(out, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if key.startswith("GGUF.") or key == "general.architecture":
+            continue
+        value = pre if key == "tokenizer.ggml.pre" else field.contents()
+        kind = field.types[0]
+        writer.add_key_value(key, value, kind, field.types[1] if kind == gguf.GGUFValueType.ARRAY else None)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def first_difference(ours, theirs):
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
+    return at, ours[at : at + 8], theirs[at : at + 8]
+
+
+def compare(driver, model, chunks, reference, label, prepare=lambda text: text, **more):
+    bad = ids_seen = 0
+    size, spent = 0, 0.0
+    for text in chunks:
+        theirs = reference(prepare(text))
+        answer = driver.ask(model=str(model), op="encode", hex=text.encode().hex(), **more)
+        ours = answer["ids"]
+        size += len(text.encode())
+        spent += answer["ms"]
+        ids_seen += len(ours)
+        if ours != theirs:
+            bad += 1
+            if bad <= 3:
+                at, mine, other = first_difference(ours, theirs)
+                before = bytes.fromhex(driver.ask(model=str(model), op="decode", ids=ours[:at], **more)["hex"])
+                print(f"  {label}: after {before[-40:].decode('utf-8', 'replace')!r}\n    ours {mine}\n    them {other}")
+        decoded = driver.ask(model=str(model), op="decode", ids=ours, **more)
+        if decoded["hex"] != decoded["pieces"]:
+            bad += 1
+            print(f"  {label}: streamed text differs from decoded text")
+    print(f"{label}: {size} bytes, {ids_seen} ids, {bad} of {len(chunks)} texts differ; {size / spent / 1000:.2f} MB/s")
+    return bad
+
+
+def check_gguf(driver, tool, model, chunks):
+    # tokenizer.json of these families composes characters first (NFC), which llama.cpp leaves out.
+    def nfc(text):
+        return unicodedata.normalize("NFC", text)
+
+    return compare(driver, model, [nfc(c) for c in chunks], lambda text: llama_ids(tool, model, text), model.name)
+
+
+def check_families(driver, tool, model, chunks, names):
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            path = pathlib.Path(folder) / f"{name}.gguf"
+            vocabulary_with_pre(model, name, path)
+            texts = [unicodedata.normalize("NFC", c) for c in chunks]
+            bad += compare(driver, model, texts, lambda text: llama_ids(tool, path, text), f"pre {name}", pre=name)
+            path.unlink()
+    return bad
+
+
+def check_json(driver, path, chunks):
+    import tokenizers
+
+    reference = tokenizers.Tokenizer.from_file(str(path))
+    reference.no_truncation()
+    reference.no_padding()
+    encode = lambda text: reference.encode(text, add_special_tokens=False).ids
+    bad = compare(driver, path, chunks, encode, path.name)
+    # The step-by-step pipeline that literal ranges take, on a range no special token touches.
+    bad += compare(driver, path, chunks, encode, f"{path.name} stepwise", literal=[[0, 1]])
+    reference.encode_special_tokens = True
+    bad += compare(driver, path, chunks, encode, f"{path.name} without special tokens", parse_special=False)
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", type=pathlib.Path)
+    parser.add_argument("--driver", required=True)
+    parser.add_argument("--llama-tokenize")
+    parser.add_argument("--families", nargs="*", metavar="PRE")
+    parser.add_argument("--size", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    driver = Driver(args.driver)
+    specials = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<bos>", "<end_of_turn>", "<tool_call>", "<unk>"]
+    bad = 0
+    for model in args.models:
+        chunks = corpus(args.seed, args.size, specials)
+        if model.suffix == ".json":
+            bad += check_json(driver, model, chunks)
+        elif args.families:
+            bad += check_families(driver, args.llama_tokenize, model, chunks, args.families)
+        else:
+            bad += check_gguf(driver, args.llama_tokenize, model, chunks)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
