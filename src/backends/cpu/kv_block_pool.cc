@@ -34,7 +34,8 @@ KvBlock::KvBlock(std::shared_ptr<KvBlockPool> pool, size_t bytes)
 
 KvBlock::~KvBlock() { pool_->give_back(data_, bytes_); }
 
-KvBlockPool::KvBlockPool(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
+KvBlockPool::KvBlockPool(size_t limit_bytes, size_t reserve_bytes)
+    : limit_bytes_(limit_bytes), reserve_bytes_(reserve_bytes) {}
 
 KvBlockPool::~KvBlockPool() {
   for (auto& [bytes, size_class] : classes_) {
@@ -42,8 +43,8 @@ KvBlockPool::~KvBlockPool() {
   }
 }
 
-std::shared_ptr<KvBlockPool> KvBlockPool::create(size_t limit_bytes) {
-  return std::shared_ptr<KvBlockPool>(new KvBlockPool(limit_bytes));
+std::shared_ptr<KvBlockPool> KvBlockPool::create(size_t limit_bytes, size_t reserve_bytes) {
+  return std::shared_ptr<KvBlockPool>(new KvBlockPool(limit_bytes, reserve_bytes));
 }
 
 KvBlockPtr KvBlockPool::allocate(size_t bytes) {
@@ -55,9 +56,9 @@ size_t KvBlockPool::used_bytes() const {
   return used_bytes_;
 }
 
-size_t KvBlockPool::reserved_bytes() const {
+size_t KvBlockPool::held_bytes() const {
   const std::lock_guard lock(mutex_);
-  return reserved_bytes_;
+  return held_bytes_;
 }
 
 KvBlockPool::Slab& KvBlockPool::add_slab(SizeClass& size_class, size_t bytes) {
@@ -68,9 +69,10 @@ KvBlockPool::Slab& KvBlockPool::add_slab(SizeClass& size_class, size_t bytes) {
   if (slab.base == nullptr) {
     fail(ErrorCode::kResourceExhausted,
          "no memory for the KV cache: the system refused {} MiB beyond {} MiB", slab.bytes >> 20,
-         reserved_bytes_ >> 20);
+         held_bytes_ >> 20);
   }
-  reserved_bytes_ += slab.bytes;
+  held_bytes_ += slab.bytes;
+  empty_bytes_ += slab.bytes;
   slab.unused.reserve(slab.capacity);
   for (size_t i = slab.capacity; i-- > 0;) slab.unused.push_back(slab.base + i * bytes);
   return size_class.slabs.emplace(slab.base, std::move(slab)).first->second;
@@ -88,6 +90,7 @@ std::byte* KvBlockPool::take(size_t bytes) {
     size_class.open.push_back(&add_slab(size_class, bytes));
   }
   Slab& slab = *size_class.open.back();
+  if (slab.unused.size() == slab.capacity) empty_bytes_ -= slab.bytes;
   std::byte* data = slab.unused.back();
   slab.unused.pop_back();
   if (slab.unused.empty()) size_class.open.pop_back();
@@ -102,9 +105,12 @@ void KvBlockPool::give_back(std::byte* data, size_t bytes) {
   if (slab.unused.empty()) size_class.open.push_back(&slab);
   slab.unused.push_back(data);
   used_bytes_ -= bytes;
-  if (slab.unused.size() < slab.capacity || size_class.open.size() == 1) return;
+  if (slab.unused.size() < slab.capacity) return;
+  empty_bytes_ += slab.bytes;
+  if (empty_bytes_ <= reserve_bytes_) return;
+  empty_bytes_ -= slab.bytes;
   std::erase(size_class.open, &slab);
-  reserved_bytes_ -= slab.bytes;
+  held_bytes_ -= slab.bytes;
   munmap(slab.base, slab.bytes);
   size_class.slabs.erase(slab.base);
 }

@@ -1,7 +1,7 @@
 // Memory of KV blocks. One pool serves all layers of a model; blocks of equal size share slabs of
 // huge pages and are reused last in, first out. Blocks keep their pool alive and may be released on
-// any thread; a slab whose blocks are all free goes back to the system unless it is the last of its
-// size.
+// any thread. A slab whose blocks are all free goes back to the system, except for a reserve that
+// spares the next request its page faults.
 #pragma once
 
 #include <cstddef>
@@ -35,16 +35,17 @@ using KvBlockPtr = std::shared_ptr<KvBlock>;
 
 class KvBlockPool : public std::enable_shared_from_this<KvBlockPool> {
  public:
-  // limit_bytes bounds the blocks in use.
+  // limit_bytes bounds the blocks in use, reserve_bytes the unused memory of empty slabs.
   static std::shared_ptr<KvBlockPool> create(
-      size_t limit_bytes = std::numeric_limits<size_t>::max());
+      size_t limit_bytes = std::numeric_limits<size_t>::max(),
+      size_t reserve_bytes = size_t{256} << 20);
   ~KvBlockPool();
 
   // Error (kResourceExhausted) when the limit or the system's memory is reached.
   KvBlockPtr allocate(size_t bytes);
 
-  size_t used_bytes() const;      // of blocks in use
-  size_t reserved_bytes() const;  // of slabs held from the system
+  size_t used_bytes() const;  // of blocks in use
+  size_t held_bytes() const;  // of slabs, from the system
 
  private:
   friend class KvBlock;
@@ -59,15 +60,17 @@ class KvBlockPool : public std::enable_shared_from_this<KvBlockPool> {
     std::vector<Slab*> open;                 // those with unused blocks
   };
 
-  explicit KvBlockPool(size_t limit_bytes);
+  KvBlockPool(size_t limit_bytes, size_t reserve_bytes);
   std::byte* take(size_t bytes);
   void give_back(std::byte* data, size_t bytes);
   Slab& add_slab(SizeClass& size_class, size_t bytes);
 
   const size_t limit_bytes_;
+  const size_t reserve_bytes_;
   mutable std::mutex mutex_;  // guards all below
   size_t used_bytes_ = 0;
-  size_t reserved_bytes_ = 0;
+  size_t held_bytes_ = 0;
+  size_t empty_bytes_ = 0;               // of slabs without a block in use
   std::map<size_t, SizeClass> classes_;  // by block size
 };
 

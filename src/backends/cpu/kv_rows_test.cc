@@ -288,12 +288,13 @@ TEST(KvRows, RefusesWhatTheContractForbids) {
 }
 
 TEST(KvBlockPool, ReusesMemoryAndReturnsEmptySlabs) {
-  const auto pool = KvBlockPool::create();
-  const size_t bytes = 100 << 10;  // twenty in a slab of 2 MiB
+  constexpr size_t kSlab = 2 << 20;
+  const auto pool = KvBlockPool::create(size_t{1} << 30, kSlab);
+  const size_t bytes = 100 << 10;  // twenty in a slab
   std::vector<KvBlockPtr> blocks;
   for (int i = 0; i < 100; i++) blocks.push_back(pool->allocate(bytes));
   EXPECT_EQ(pool->used_bytes(), 100 * bytes);
-  EXPECT_EQ(pool->reserved_bytes(), 5u * (2 << 20));
+  EXPECT_EQ(pool->held_bytes(), 5 * kSlab);
   for (const KvBlockPtr& block : blocks) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(block->data()) % 64, 0u);
     std::memset(block->data(), 1, bytes);
@@ -303,10 +304,12 @@ TEST(KvBlockPool, ReusesMemoryAndReturnsEmptySlabs) {
   blocks.push_back(pool->allocate(bytes));
   EXPECT_EQ(blocks.back()->data(), last);
   blocks.resize(30);
-  EXPECT_LE(pool->reserved_bytes(), 3u * (2 << 20));
+  EXPECT_EQ(pool->held_bytes(), 3 * kSlab);  // two in use, one in reserve
   blocks.clear();
   EXPECT_EQ(pool->used_bytes(), 0u);
-  EXPECT_EQ(pool->reserved_bytes(), 2u << 20);
+  EXPECT_EQ(pool->held_bytes(), kSlab);
+  const KvBlockPtr other_size = pool->allocate(2 * bytes);
+  EXPECT_EQ(pool->held_bytes(), 2 * kSlab);
 }
 
 TEST(KvBlockPool, BlocksOutliveTheirOwnersAndMayDieOnAnyThread) {

@@ -44,13 +44,16 @@ inline void append_noise(uint64_t sequence, int64_t first, int64_t count, int wi
 enum Stream : uint64_t { kKeys = 1, kValues = 2, kQueries = 3 };
 inline uint64_t stream(uint64_t sequence, Stream what) { return sequence * 4 + what; }
 
-// The f32 value of a stored key or value.
+// The f32 value of a stored key or value; NaN when the view does not hold the token.
 inline float stored(const KvBlockLayout& layout, const KvView& view, int64_t token, int head,
                     int dim, bool value) {
   const size_t element = layout.type == KvType::kF32 ? 4 : 2;
-  const int64_t slot = token % 64;
+  const int64_t slot = token % 64, block = token / 64 - view.first_block;
+  if (block < 0 || block >= int64_t(view.blocks.size())) {
+    return std::numeric_limits<float>::quiet_NaN();
+  }
   const std::byte* section =
-      view.blocks[token / 64 - view.first_block] +
+      view.blocks[block] +
       size_t(head) * 64 * element * (layout.head_dim + (layout.head_dim + 15) / 16 * 16);
   const size_t cell =
       value ? 64 * size_t(layout.head_dim) + slot * ((layout.head_dim + 15) / 16 * 16) + dim
