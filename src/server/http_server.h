@@ -1,5 +1,5 @@
 // The transport: listens, reads requests, writes answers. One io thread, Boost.Beast's parser
-// behind it (http_beast.cc is the only file that includes Boost).
+// behind it (only http_beast*.cc include Boost).
 //
 // Owned by Server. The handler is called on the io thread and must return soon; answers may come
 // from any thread through the Responder.

@@ -1,0 +1,107 @@
+// RequestReader on Boost.Beast's parser.
+#define BOOST_ASIO_SEPARATE_COMPILATION
+#define BOOST_BEAST_SEPARATE_COMPILATION
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <optional>
+#include <utility>
+
+#include "server/http_server.h"
+
+namespace mantou::server {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+struct RequestReader::Parser {
+  http::request_parser<http::string_body> beast;
+  HttpProblem problem;
+  HttpRequest request;
+  bool head_checked = false;
+};
+
+RequestReader::RequestReader(const HttpLimits& limits) : parser_(std::make_unique<Parser>()) {
+  parser_->beast.header_limit(uint32_t(limits.header_bytes));
+  parser_->beast.body_limit(limits.body_bytes);
+  parser_->beast.eager(true);
+}
+
+RequestReader::~RequestReader() = default;
+RequestReader& RequestReader::operator=(RequestReader&&) noexcept = default;
+
+bool RequestReader::header_done() const { return parser_->beast.is_header_done(); }
+HttpRequest RequestReader::take() { return std::move(parser_->request); }
+const HttpProblem& RequestReader::problem() const { return parser_->problem; }
+
+namespace {
+
+HttpProblem problem_of(const error_code& error) {
+  if (error == http::error::body_limit || error == http::error::buffer_overflow)
+    return {413, "the request body is larger than this server accepts"};
+  if (error == http::error::header_limit)
+    return {431, "the request's header is larger than this server accepts"};
+  return {400, "malformed HTTP request: " + error.message()};
+}
+
+// Fills everything but the body; says what is wrong with the header, if anything.
+std::optional<HttpProblem> read_head(const http::request_parser<http::string_body>& parser,
+                                     HttpRequest& request) {
+  const auto& message = parser.get();
+  const auto view = [](const auto& text) { return std::string_view(text.data(), text.size()); };
+  request.method = view(message.method_string());
+  request.keep_alive = message.keep_alive();
+  request.http_1_0 = message.version() < 11;
+  for (const auto& field : message)
+    request.headers.emplace_back(view(field.name_string()), view(field.value()));
+
+  std::string_view target = view(message.target());
+  if (target.starts_with("http://")) {
+    target.remove_prefix(7);
+    const size_t path = target.find('/');
+    target = path == target.npos ? "/" : target.substr(path);
+  }
+  target = target.substr(0, target.find('#'));
+  const size_t question = target.find('?');
+  if (question != target.npos) request.query = target.substr(question + 1);
+  if (!percent_decode(target.substr(0, question), request.path))
+    return HttpProblem{400, "the path holds a malformed %-sequence"};
+
+  if (!request.http_1_0 && request.header("host").empty())
+    return HttpProblem{400, "the Host header is missing"};
+  if (request.method == "POST" && !parser.content_length() && !parser.chunked())
+    return HttpProblem{411, "a POST needs Content-Length or chunked encoding"};
+  const std::string_view expect = request.header("expect");
+  if (!expect.empty() && !equal_ignoring_case(expect, "100-continue"))
+    return HttpProblem{417, "the only known expectation is 100-continue"};
+  return std::nullopt;
+}
+
+}  // namespace
+
+RequestReader::State RequestReader::feed(std::string_view bytes, size_t& used) {
+  Parser& p = *parser_;
+  error_code error;
+  used = p.beast.put(asio::buffer(bytes), error);
+  if (error && error != http::error::need_more) {
+    p.problem = problem_of(error);
+    return State::kProblem;
+  }
+  if (!p.beast.is_header_done()) return State::kMore;
+  const bool first = !std::exchange(p.head_checked, true);
+  if (first) {
+    if (auto problem = read_head(p.beast, p.request)) {
+      p.problem = std::move(*problem);
+      return State::kProblem;
+    }
+  }
+  if (p.beast.is_done()) {
+    p.request.body = std::move(p.beast.get().body());
+    return State::kDone;
+  }
+  const bool waits = first && !p.request.http_1_0 && !p.request.header("expect").empty();
+  return waits ? State::kContinue : State::kMore;
+}
+
+}  // namespace mantou::server

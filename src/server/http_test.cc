@@ -1,0 +1,423 @@
+// The transport: bytes to requests without a socket, then connections over loopback.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "base/error.h"
+#include "server/http_server.h"
+#include "server/response_channel.h"
+#include "server/router.h"
+#include "server/sse.h"
+#include "server/test_client.h"
+
+namespace mantou::server {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using State = RequestReader::State;
+
+const std::string kPost =
+    "POST /a%20b?x=%31 HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nContent-Length: 5\r\n\r\nhello";
+const std::string kChunked =
+    "POST /c HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    "3\r\nhel\r\n2;ext=1\r\nlo\r\n0\r\nTrailer: t\r\n\r\n";
+
+// Feeds `bytes` in pieces of `step`; returns the last state and leaves what was not taken in
+// `rest`.
+State feed(RequestReader& reader, std::string_view bytes, size_t step, std::string& rest) {
+  rest.clear();
+  State state = State::kMore;
+  for (size_t i = 0; i < bytes.size(); i += step) {
+    rest += bytes.substr(i, step);
+    for (size_t used = 1; used > 0 && !rest.empty();) {
+      state = reader.feed(rest, used);
+      rest.erase(0, used);
+      if (state == State::kDone || state == State::kProblem) {
+        if (i + step < bytes.size()) rest += bytes.substr(i + step);
+        return state;
+      }
+    }
+  }
+  return state;
+}
+
+TEST(RequestReader, EverySplitGivesTheSameRequest) {
+  for (const std::string& bytes : {kPost, kChunked}) {
+    for (size_t step = 1; step <= bytes.size(); ++step) {
+      RequestReader reader{HttpLimits{}};
+      std::string rest;
+      ASSERT_EQ(feed(reader, bytes + "GET /next", step, rest), State::kDone) << step;
+      EXPECT_EQ(rest, "GET /next");
+      const HttpRequest request = reader.take();
+      EXPECT_EQ(request.method, "POST");
+      EXPECT_EQ(request.body, "hello");
+      EXPECT_TRUE(request.keep_alive);
+      if (bytes == kPost) {
+        EXPECT_EQ(request.path, "/a b");
+        EXPECT_EQ(request.query, "x=%31");
+        EXPECT_EQ(request.header("x-one"), "1");
+        EXPECT_EQ(request.header("absent"), "");
+      }
+    }
+  }
+}
+
+TEST(RequestReader, ProblemsHaveTheirStatus) {
+  const struct {
+    std::string bytes;
+    int status;
+  } cases[] = {
+      {"NONSENSE\r\n\r\n", 400},
+      {"GET / HTTP/2.0\r\nHost: h\r\n\r\n", 400},
+      {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\n\r\n", 400},  // no Host
+      {"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"GET /%4 HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: h\r\nBad Header: x\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\n\r\n", 411},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+       400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 101\r\n\r\n", 413},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n70\r\n" +
+           std::string(112, 'x') + "\r\n0\r\n\r\n",
+       413},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nExpect: tea\r\n\r\nx", 417},
+      {"GET / HTTP/1.1\r\nHost: h\r\nX: " + std::string(2000, 'x') + "\r\n\r\n", 431},
+      {"GET /" + std::string(2000, 'x'), 431},
+  };
+  HttpLimits limits;
+  limits.header_bytes = 1000;
+  limits.body_bytes = 100;
+  for (const auto& [bytes, status] : cases) {
+    for (const size_t step : {size_t{1}, size_t{7}, bytes.size()}) {
+      RequestReader reader(limits);
+      std::string rest;
+      ASSERT_EQ(feed(reader, bytes, step, rest), State::kProblem) << bytes;
+      EXPECT_EQ(reader.problem().status, status) << bytes << reader.problem().message;
+    }
+  }
+}
+
+TEST(RequestReader, TargetsAndVersions) {
+  std::string rest;
+  RequestReader absolute{HttpLimits{}};
+  feed(absolute, "GET http://host:80/path?q#f HTTP/1.1\r\nHost: h\r\n\r\n", 1000, rest);
+  const HttpRequest request = absolute.take();
+  EXPECT_EQ(request.path, "/path");
+  EXPECT_EQ(request.query, "q");
+  RequestReader old{HttpLimits{}};
+  feed(old, "GET / HTTP/1.0\r\n\r\n", 1000, rest);
+  EXPECT_TRUE(old.take().http_1_0);
+}
+
+TEST(ResponseChannel, GathersWhatWasWrittenAndWakesOnce) {
+  int wakes = 0;
+  ResponseChannel channel({}, [&] { ++wakes; });
+  EXPECT_TRUE(channel.begin_stream("text/plain"));
+  EXPECT_TRUE(channel.write("a"));
+  EXPECT_TRUE(channel.write("bc"));
+  EXPECT_EQ(wakes, 1);
+  EXPECT_THAT(channel.take().bytes, HasSubstr("\r\n\r\n1\r\na\r\n2\r\nbc\r\n"));
+  channel.finish();
+  EXPECT_EQ(wakes, 2);
+  const ResponseChannel::Batch last = channel.take();
+  EXPECT_EQ(last.bytes, "0\r\n\r\n");
+  EXPECT_TRUE(last.last);
+  EXPECT_FALSE(last.close);
+  EXPECT_FALSE(channel.write("late"));
+}
+
+TEST(ResponseChannel, TellsAboutAClientThatLeftExactlyOnce) {
+  int calls = 0;
+  ResponseChannel early({}, [] {});
+  early.on_gone([&] { ++calls; });
+  early.set_gone();
+  early.set_gone();
+  EXPECT_EQ(calls, 1);
+  early.on_gone([&] { ++calls; });
+  EXPECT_EQ(calls, 2);
+  EXPECT_FALSE(early.begin_stream("text/plain"));
+  ResponseChannel complete({}, [] {});
+  complete.on_gone([&] { ++calls; });
+  complete.send({200, "x"});
+  complete.set_gone();
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(Router, FindsRoutesAndSaysWhatThereIs) {
+  EXPECT_EQ(find_route("GET", "/health").route->path, "/health");
+  EXPECT_EQ(find_route("HEAD", "/health").route->path, "/health");
+  EXPECT_EQ(find_route("GET", "/v1/models/a/b").route->path, "/v1/models/*");
+  const RouteResult nothing = find_route("GET", "/v1/models/");
+  EXPECT_EQ(nothing.response.status, 404);
+  EXPECT_THAT(nothing.response.body, HasSubstr("POST /v1/chat/completions"));
+  const RouteResult wrong = find_route("GET", "/v1/chat/completions");
+  EXPECT_EQ(wrong.response.status, 405);
+  EXPECT_EQ(wrong.response.headers, (Headers{{"Allow", "POST, OPTIONS"}}));
+  EXPECT_EQ(find_route("OPTIONS", "/health").response.headers,
+            (Headers{{"Allow", "GET, HEAD, OPTIONS"}}));
+  EXPECT_EQ(find_route("OPTIONS", "*").response.status, 204);
+}
+
+// A server whose handler answers with what it got.
+class TransportTest : public testing::Test {
+ protected:
+  void start(HttpOptions options = {}) {
+    options.port = 0;
+    server_ = std::make_unique<HttpServer>(
+        options, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
+          ++requests_;
+          if (request.path == "/later") {
+            std::lock_guard lock(mutex_);
+            held_.push_back(std::move(responder));
+            return;
+          }
+          if (request.path == "/stream") {
+            responder->begin_stream(kEventStream);
+            for (const char* text : {"one", "two"}) responder->write(sse_event(text));
+            return responder->finish();
+          }
+          responder->send({200, request.method + " " + request.path + " " + request.body});
+        });
+  }
+  int port() const { return server_->port(); }
+  std::shared_ptr<Responder> held() {
+    for (int i = 0; i < 20000; ++i) {
+      {
+        std::lock_guard lock(mutex_);
+        if (!held_.empty()) {
+          auto responder = held_.front();
+          held_.erase(held_.begin());
+          return responder;
+        }
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+    throw std::runtime_error("no request arrived");
+  }
+
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Responder>> held_;
+  std::atomic<int> requests_{0};
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(TransportTest, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
+  start();
+  TestClient client(port());
+  client.send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\n" + kPost + kChunked +
+              "GET /stream HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(client.read().body, "GET /1 ");
+  EXPECT_EQ(client.read().body, "POST /a b hello");
+  EXPECT_EQ(client.read().body, "POST /c hello");
+  EXPECT_EQ(client.read().body, "data: one\n\ndata: two\n\n");
+  EXPECT_EQ(client.read().body, "GET /2 ");
+}
+
+TEST_F(TransportTest, TakesARequestByteByByte) {
+  start();
+  TestClient client(port());
+  for (const char byte : kPost) {
+    client.send(std::string_view(&byte, 1));
+    std::this_thread::sleep_for(100us);
+  }
+  EXPECT_EQ(client.read().body, "POST /a b hello");
+}
+
+TEST_F(TransportTest, HeadHasTheHeadersOnly) {
+  start();
+  TestClient client(port());
+  client.request("HEAD", "/x");
+  EXPECT_EQ(client.read(true).header("content-length"), "8");
+  client.request("HEAD", "/stream");
+  EXPECT_EQ(client.read(true).status, 200);
+  EXPECT_EQ(client.get("/y").body, "GET /y ");
+}
+
+TEST_F(TransportTest, AsksForTheBodyOnceWhenTheClientWaits) {
+  start();
+  TestClient client(port());
+  client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.read().status, 100);
+  client.send("ok");
+  EXPECT_EQ(client.read().body, "POST / ok");
+}
+
+TEST_F(TransportTest, RefusesABodyBeforeItIsSentAndTheAnswerArrives) {
+  HttpOptions options;
+  options.limits.body_bytes = 1000;
+  start(options);
+  TestClient waits(port());
+  waits.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(waits.read().status, 413);
+  EXPECT_TRUE(waits.closed());
+  // A client that sends without asking must see the answer, too, not a reset.
+  TestClient sends(port());
+  sends.request("POST", "/", std::string(4 << 20, 'x'));
+  const Reply reply = sends.read();
+  EXPECT_EQ(reply.status, 413);
+  EXPECT_EQ(reply.json()["error"]["type"], "invalid_request_error");
+  EXPECT_EQ(requests_, 0);
+}
+
+TEST_F(TransportTest, ABodyOfTheLimitIsTaken) {
+  start();
+  TestClient client(port());
+  const std::string body(3 << 20, 'x');
+  client.request("POST", "/", body);
+  EXPECT_EQ(client.read().body.size(), std::string("POST / ").size() + body.size());
+}
+
+TEST_F(TransportTest, MalformedRequestsAreAnsweredAndClosed) {
+  start();
+  for (const char* bytes : {"\r\n\r\nGARBAGE\r\n\r\n", "\x16\x03\x01\x02", "GET / HTTP/9.9\r\n\r\n",
+                            "POST / HTTP/1.1\r\nHost: h\r\n\r\n"}) {
+    TestClient client(port());
+    client.send(bytes);
+    client.send("\r\n\r\n");
+    const Reply reply = client.read();
+    EXPECT_THAT(reply.status, testing::AnyOf(400, 411)) << bytes;
+    EXPECT_TRUE(reply.json()["error"]["message"].is_string());
+    EXPECT_EQ(reply.header("connection"), "close");
+    EXPECT_TRUE(client.closed());
+  }
+  EXPECT_EQ(TestClient(port()).get("/").status, 200);
+}
+
+TEST_F(TransportTest, Http10EndsAStreamWithTheConnection) {
+  start();
+  TestClient client(port());
+  client.send("GET /stream HTTP/1.0\r\n\r\n");
+  const Reply reply = client.read();
+  EXPECT_EQ(reply.header("transfer-encoding"), "");
+  EXPECT_EQ(reply.body, "data: one\n\ndata: two\n\n");
+}
+
+TEST_F(TransportTest, RequestIdsAreEchoedWhenFitAndMadeOtherwise) {
+  start();
+  TestClient client(port());
+  EXPECT_EQ(client.get("/", "X-Request-Id: abc-1\r\n").header("x-request-id"), "abc-1");
+  EXPECT_THAT(client.get("/", "X-Request-Id: a b\r\n").header("x-request-id"),
+              testing::StartsWith("req_"));
+  EXPECT_NE(client.get("/").header("x-request-id"), client.get("/").header("x-request-id"));
+}
+
+TEST_F(TransportTest, NoticesAClientThatLeavesWhileNothingIsWritten) {
+  start();
+  TestClient client(port());
+  client.request("GET", "/later");
+  const auto responder = held();
+  std::promise<void> gone;
+  responder->on_gone([&] { gone.set_value(); });
+  client.close();
+  EXPECT_EQ(gone.get_future().wait_for(5s), std::future_status::ready);
+  EXPECT_FALSE(responder->begin_stream(kEventStream));
+}
+
+TEST_F(TransportTest, SilentClientsAreSentAway) {
+  HttpOptions options;
+  options.limits.header_time = 50ms;
+  options.limits.body_time = 50ms;
+  options.limits.idle_time = 50ms;
+  start(options);
+  TestClient idle(port()), header(port()), body(port());
+  header.send("GET / HT");
+  body.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+  EXPECT_TRUE(idle.closed());
+  EXPECT_EQ(header.read().status, 408);
+  EXPECT_EQ(body.read().status, 408);
+}
+
+// One byte now and then must not hold a connection for ever.
+TEST_F(TransportTest, ATricklingHeaderRunsOutOfTime) {
+  HttpOptions options;
+  options.limits.header_time = 100ms;
+  start(options);
+  TestClient client(port());
+  client.send("GET / HTTP/1.1\r\n");
+  for (int i = 0; i < 100; ++i) {
+    client.send("X: y\r\n");
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(client.read().status, 408);
+}
+
+TEST_F(TransportTest, AClientThatDoesNotReadIsSentAwayInTime) {
+  HttpOptions options;
+  options.limits.write_time = 100ms;
+  start(options);
+  TestClient client(port(), 4096);
+  client.request("GET", "/later");
+  const auto responder = held();
+  std::promise<void> gone;
+  responder->on_gone([&] { gone.set_value(); });
+  responder->begin_stream(kEventStream);
+  const std::string piece(64 << 10, 'x');
+  // More than the system's buffers take; below the limit of bytes at each moment or refused.
+  for (int i = 0; i < 400 && responder->write(piece); ++i) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(gone.get_future().wait_for(5s), std::future_status::ready);
+}
+
+TEST_F(TransportTest, MoreConnectionsThanAllowedWaitTheirTurn) {
+  HttpOptions options;
+  options.limits.connections = 2;
+  start(options);
+  auto first = std::make_unique<TestClient>(port());
+  TestClient second(port());
+  EXPECT_EQ(first->get("/").status, 200);
+  EXPECT_EQ(second.get("/").status, 200);
+  TestClient third(port());
+  third.request("GET", "/third");
+  first->close();
+  EXPECT_EQ(third.read().body, "GET /third ");
+}
+
+TEST_F(TransportTest, ATakenPortIsNamed) {
+  start();
+  HttpOptions options;
+  options.port = port();
+  try {
+    HttpServer second(options, [](HttpRequest, std::shared_ptr<Responder>) {});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.param(), "port");
+    EXPECT_THAT(error.message(), HasSubstr(fmt::format("port {} on 127.0.0.1", port())));
+    EXPECT_THAT(error.message(), HasSubstr("--port"));
+  }
+  options.host = "not an address";
+  EXPECT_THROW(HttpServer(options, [](HttpRequest, std::shared_ptr<Responder>) {}), Error);
+}
+
+TEST_F(TransportTest, StopLetsAnswersFinishWithinTheGrace) {
+  start();
+  TestClient finishes(port()), hangs(port());
+  finishes.request("GET", "/later");
+  const auto good = held();
+  hangs.request("GET", "/later");
+  const auto bad = held();
+  std::thread answer([&] {
+    std::this_thread::sleep_for(50ms);
+    good->send({200, "done"});
+  });
+  server_->stop(500ms);
+  answer.join();
+  const Reply reply = finishes.read();
+  EXPECT_EQ(reply.body, "done");
+  EXPECT_EQ(reply.header("connection"), "close");
+  EXPECT_TRUE(hangs.closed());
+  EXPECT_THROW(TestClient{port()}, std::runtime_error);
+  bad->send({200, "too late"});  // must not touch what is gone
+  server_.reset();
+}
+
+}  // namespace
+}  // namespace mantou::server

@@ -1,0 +1,251 @@
+// Request bodies to values: what is refused, and that the error names the field and the limit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "server/generation_fields.h"
+#include "server/json_fields.h"
+
+namespace mantou::server {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kVocab = 1000;
+
+struct Refusal {
+  std::string param, message;
+};
+
+template <class Function>
+Refusal refusal_of(Function function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::kInvalidArgument ||
+                error.code() == ErrorCode::kUnsupported);
+    return {error.param(), error.message()};
+  }
+  return {"accepted", "accepted"};
+}
+
+Refusal chat(const std::string& fields) {
+  return refusal_of([&] {
+    parse_chat_request(R"({"messages": [{"role": "user", "content": "x"}])" +
+                           (fields.empty() ? "}" : ", " + fields + "}"),
+                       {}, kVocab);
+  });
+}
+
+Refusal completion(const std::string& fields) {
+  return refusal_of(
+      [&] { parse_completion_request(R"({"prompt": "x", )" + fields + "}", {}, kVocab); });
+}
+
+struct BadField {
+  const char* fields;
+  const char* param;
+  const char* message;  // a part of it
+};
+
+// Of both endpoints.
+constexpr BadField kBadFields[] = {
+    {R"("temperature": "hot")", "temperature",
+     R"('temperature' must be a number from 0 to 2, not "hot")"},
+    {R"("temperature": -0.1)", "temperature", "from 0 to 2, not -0.1"},
+    {R"("temperature": 2.5)", "temperature", "from 0 to 2"},
+    {R"("temperature": true)", "temperature", "not true"},
+    {R"("temperature": [1])", "temperature", "not an array of 1"},
+    {R"("top_p": 1.01)", "top_p", "from 0 to 1"},
+    {R"("top_k": 1.5)", "top_k", "an integer of at least -1, not 1.5"},
+    {R"("top_k": -2)", "top_k", "of at least -1"},
+    {R"("min_p": 2)", "min_p", "from 0 to 1"},
+    {R"("min_tokens_to_keep": 0)", "min_tokens_to_keep", "of at least 1"},
+    {R"("xtc_probability": -1)", "xtc_probability", "from 0 to 1"},
+    {R"("xtc_threshold": 0.6)", "xtc_threshold", "from 0 to 0.5"},
+    {R"("repetition_penalty": -1)", "repetition_penalty", "from 0 to 10"},
+    {R"("repetition_context_size": -1)", "repetition_context_size", "of at least 0"},
+    {R"("presence_penalty": 2.1)", "presence_penalty", "from -2 to 2"},
+    {R"("frequency_penalty": -2.1)", "frequency_penalty", "from -2 to 2"},
+    {R"("seed": 1.5)", "seed", "an integer"},
+    {R"("seed": "1")", "seed", "an integer"},
+    {R"("max_tokens": 0)", "max_tokens", "an integer of at least 1, not 0"},
+    {R"("max_tokens": "10")", "max_tokens", R"(not "10")"},
+    {R"("max_completion_tokens": 0)", "max_completion_tokens", "of at least 1"},
+    {R"("min_tokens": -1)", "min_tokens", "of at least 0"},
+    {R"("min_tokens": 5, "max_tokens": 4)", "min_tokens", "(5) must not be more than"},
+    {R"("ignore_eos": 1)", "ignore_eos", "true or false, not 1"},
+    {R"("stop": 7)", "stop", "a string"},
+    {R"("stop": "")", "stop", "not empty"},
+    {R"("stop": ["a", 7])", "stop[1]", "'stop[1]' must be a string"},
+    {R"("stop": ["a", ""])", "stop[1]", "not empty"},
+    {R"("stop": ["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"])",
+     "stop", "at most 16 strings, not an array of 17"},
+    {R"("stop_token_ids": 5)", "stop_token_ids", "an array"},
+    {R"("stop_token_ids": [1, 1000])", "stop_token_ids[1]", "from 0 to 999, not 1000"},
+    {R"("logit_bias": [1])", "logit_bias", "an object of token id to number"},
+    {R"("logit_bias": {"x": 1})", "logit_bias", R"(token ids from 0 to 999, not "x")"},
+    {R"("logit_bias": {"1000": 1})", "logit_bias", "from 0 to 999"},
+    {R"("logit_bias": {"-1": 1})", "logit_bias", "from 0 to 999"},
+    {R"("logit_bias": {"5 ": 1})", "logit_bias", "from 0 to 999"},
+    {R"("logit_bias": {"5": 101})", "logit_bias.5", "from -100 to 100, not 101"},
+    {R"("logit_bias": {"5": "1"})", "logit_bias.5", R"(not "1")"},
+    {R"("stream": "yes")", "stream", "true or false"},
+    {R"("stream": true, "stream_options": 1)", "stream_options", "an object"},
+    {R"("stream": true, "stream_options": {"include_usage": 1})", "stream_options.include_usage",
+     "true or false"},
+    {R"("stream_options": {"include_usage": true})", "stream_options", "only allowed together"},
+    {R"("n": 2)", "n", "'n' must be 1"},
+    {R"("n": 0)", "n", "of at least 1"},
+    {R"("cache_prompt": "no")", "cache_prompt", "true or false"},
+    {R"("guided_json": {"a": 1})", "guided_json", "'guided_json' is not supported"},
+    {R"("structured_outputs": {"json": {}})", "structured_outputs", "not supported"},
+    {R"("json_schema": {"a": 1})", "json_schema", "not supported"},
+    {R"("grammar": "root ::= x")", "grammar", "not supported"},
+    {R"("adapter": "mine")", "adapter", "not supported"},
+    {R"("include_stop_str_in_output": true)", "include_stop_str_in_output", "not supported"},
+    {R"("mirostat": 2)", "mirostat", "not supported"},
+    {R"("echo": true)", "echo", "not supported"},
+};
+
+constexpr BadField kBadChatFields[] = {
+    {R"("logprobs": 1)", "logprobs", "true or false, not 1"},
+    {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from 0 to 20, not 21"},
+    {R"("logprobs": true, "top_logprobs": -1)", "top_logprobs", "from 0 to 20"},
+    {R"("top_logprobs": 2)", "top_logprobs", "only allowed together"},
+    {R"("response_format": {"type": "json_object"})", "response_format", "not supported"},
+    {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format",
+     "not supported"},
+    {R"("functions": [{"name": "f"}])", "functions", "use tools"},
+    {R"("tools": {"a": 1})", "tools", "an array of tools, not an object"},
+    {R"("tools": [7])", "tools[0]", "an object, not 7"},
+    {R"("tool_choice": "required")", "tool_choice", R"("auto" or "none")"},
+    {R"("tool_choice": {"type": "function", "function": {"name": "f"}})", "tool_choice",
+     R"("auto" or "none")"},
+    {R"("reasoning_effort": "max")", "reasoning_effort", "none, minimal, low"},
+    {R"("chat_template_kwargs": [1])", "chat_template_kwargs", "an object"},
+    {R"("continue_final_message": true, "add_generation_prompt": true)", "continue_final_message",
+     "exclude each other"},
+};
+
+constexpr BadField kBadCompletionFields[] = {
+    {R"("logprobs": true)", "logprobs", "an integer from 0 to 20, not true"},
+    {R"("logprobs": 21)", "logprobs", "from 0 to 20"},
+    {R"("suffix": "end")", "suffix", "not supported"},
+    {R"("best_of": 2)", "best_of", "'best_of' must be 1"},
+};
+
+TEST(Request, BadFieldsAreNamedWithTheirLimits) {
+  const auto expect = [](const BadField& bad, const Refusal& refusal) {
+    EXPECT_EQ(refusal.param, bad.param) << bad.fields;
+    EXPECT_THAT(refusal.message, HasSubstr(bad.message)) << bad.fields;
+  };
+  for (const BadField& bad : kBadFields) {
+    expect(bad, chat(bad.fields));
+    expect(bad, completion(bad.fields));
+  }
+  for (const BadField& bad : kBadChatFields) expect(bad, chat(bad.fields));
+  for (const BadField& bad : kBadCompletionFields) expect(bad, completion(bad.fields));
+}
+
+TEST(Request, NullsAndValuesThatMeanOffAreAccepted) {
+  for (const BadField& bad : kBadFields) {
+    const std::string name = std::string(bad.fields).substr(0, std::string(bad.fields).find(':'));
+    EXPECT_EQ(chat(name + ": null").param, "accepted") << name;
+    EXPECT_EQ(completion(name + ": null").param, "accepted") << name;
+  }
+  for (const char* fields :
+       {R"("response_format": {"type": "text"})", R"("n": 1)", R"("adapter": "none")",
+        R"("echo": false)", R"("mirostat": 0)", R"("functions": [])", R"("tools": [])",
+        R"("tool_choice": "auto")", R"("hlg": {"enabled": false})", R"("logit_bias": {})",
+        R"("stop": [])", R"("top_k": -1)", R"("max_tokens": 99999999999)", R"("user": "me")",
+        R"("store": true)", R"("metadata": {"a": [1, {"b": 2}]})"}) {
+    EXPECT_EQ(chat(fields).param, "accepted") << fields;
+  }
+  EXPECT_EQ(completion(R"("suffix": "")").param, "accepted");
+  EXPECT_EQ(completion(R"("best_of": 1)").param, "accepted");
+}
+
+TEST(Request, MessagesAndPromptAreRequired) {
+  const auto refused = [](const std::string& body) {
+    return refusal_of([&] { parse_chat_request(body, {}, kVocab); });
+  };
+  EXPECT_EQ(refused("{}").param, "messages");
+  EXPECT_EQ(refused(R"({"messages": null})").param, "messages");
+  EXPECT_EQ(refused(R"({"messages": []})").param, "messages");
+  EXPECT_EQ(refused(R"({"messages": "hi"})").param, "messages");
+  EXPECT_EQ(refused(R"({"messages": [7]})").param, "messages[0]");
+  EXPECT_EQ(refused(R"({"messages": [{"content": "x"}]})").param, "messages[0].role");
+  EXPECT_EQ(refused(R"({"messages": [{"role": 1}]})").param, "messages[0].role");
+  EXPECT_THAT(refused("[1]").message, HasSubstr("the request body must be an object"));
+  const auto prompt = [](const std::string& body) {
+    return refusal_of([&] { parse_completion_request(body, {}, kVocab); });
+  };
+  EXPECT_EQ(prompt("{}").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": ""})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": ["a"]})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": [1, 2]})").param, "prompt");
+}
+
+TEST(Request, SeedsAreFreshUnlessGiven) {
+  const auto seed = [](const std::string& fields, const RequestDefaults& defaults) {
+    return parse_completion_request(R"({"prompt": "x")" + fields + "}", defaults, kVocab)
+        .generation.sampling.seed;
+  };
+  EXPECT_NE(seed("", {}), seed("", {}));
+  RequestDefaults defaults;
+  defaults.seed = 5;
+  EXPECT_EQ(seed("", defaults), 5u);
+  EXPECT_EQ(seed(R"(, "seed": 18446744073709551615)", defaults), ~uint64_t{0});
+  EXPECT_EQ(seed(R"(, "seed": 0)", defaults), 0u);
+}
+
+TEST(Request, ReasoningEffortAndTemplateKwargs) {
+  const ChatRequest request = parse_chat_request(
+      R"({"messages": [{"role": "user"}], "reasoning_effort": "none",
+          "chat_template_kwargs": {"z": 1, "a": 2}})",
+      {}, kVocab);
+  EXPECT_EQ(request.chat.extra.dump(),
+            R"({"reasoning_effort":"none","enable_thinking":false,"z":1,"a":2})");
+  EXPECT_TRUE(request.chat.add_generation_prompt);
+}
+
+Refusal json_refusal(const std::string& text, const JsonLimits& limits = {}) {
+  return refusal_of([&] { parse_json(text, limits); });
+}
+
+TEST(Json, BrokenTextIsRefusedWithItsPosition) {
+  EXPECT_THAT(json_refusal("").message, HasSubstr("invalid JSON at byte 1"));
+  EXPECT_THAT(json_refusal(R"({"a": 1,})").message, HasSubstr("invalid JSON at byte 9"));
+  EXPECT_THAT(json_refusal(R"({"a": nan})").message, HasSubstr("invalid JSON at byte 8"));
+  EXPECT_THAT(json_refusal("{} {}").message, HasSubstr("invalid JSON at byte 4"));
+  EXPECT_THAT(json_refusal("{\"a\": \"\xff\"}").message, HasSubstr("UTF-8"));
+  EXPECT_THAT(json_refusal(R"({"a": "\ud800"})").message, HasSubstr("surrogate"));
+  EXPECT_THAT(json_refusal(R"({"a": 1e999})").message, HasSubstr("invalid JSON at byte"));
+  EXPECT_THAT(json_refusal(std::string("{\"a\": \"\0\"}", 10)).message, HasSubstr("invalid JSON"));
+}
+
+TEST(Json, KeepsOrderAndRefusesRepeatedKeys) {
+  const std::string text = R"({"z":1,"a":{"y":[true,null,-2.5,"é"],"b":{}},"m":[]})";
+  EXPECT_EQ(parse_json(text).dump(), text);
+  EXPECT_EQ(parse_json("7").dump(), "7");
+  EXPECT_THAT(json_refusal(R"({"a": {"b": 1, "c": 2, "b": 3}})").message,
+              HasSubstr(R"(the key "b" occurs twice)"));
+  EXPECT_EQ(json_refusal(R"([{"a": 1}, {"a": 2}])").param, "accepted");
+}
+
+TEST(Json, DepthAndNumberOfValuesAreLimited) {
+  const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_EQ(json_refusal(nested(64)).param, "accepted");
+  EXPECT_THAT(json_refusal(nested(65)).message, HasSubstr("deeper than 64"));
+  EXPECT_THAT(json_refusal(std::string(1 << 20, '[')).message, HasSubstr("deeper than 64"));
+  EXPECT_EQ(json_refusal("[1,2,3]", {.values = 4}).param, "accepted");
+  EXPECT_THAT(json_refusal("[1,2,3,4]", {.values = 4}).message, HasSubstr("more than 4 values"));
+  // Many keys in one object must not take quadratic time.
+  std::string keys = "{";
+  for (int i = 0; i < 200'000; ++i) keys += fmt::format("{}\"k{}\":0", i ? "," : "", i);
+  EXPECT_EQ(json_refusal(keys + "}").param, "accepted");
+}
+
+}  // namespace
+}  // namespace mantou::server
