@@ -80,7 +80,8 @@ void few_rows(const std::byte* tile, int cols, const float* x, float* y, size_t 
     for (int first = 0; first < kDenseTileRows; first += kVectors * kWidth)
       add_few<kFamily, kRows, kVectors>(tile, k0, k1, first, x, totals);
   }
-  for (int m = 0; m < kRows; ++m) store_columns(y + size_t(m) * ldy, totals[m], valid_cols);
+  const int stored = valid_cols < kDenseTileRows ? valid_cols : kDenseTileRows;
+  for (int m = 0; m < kRows; ++m) store_columns(y + size_t(m) * ldy, totals[m], stored);
 }
 
 // A span of a tile, widened: [pair of vectors][column][kPairRows].
@@ -128,7 +129,7 @@ void many_rows(const float* weights, const float* x, int count, bool first, floa
 using ManyRows = void (*)(const float* weights, const float* x, int count, bool first, float* y,
                           size_t ldy, int valid_rows, int valid_cols);
 
-// The kernel of a panel of `size` rows; see kPanelSizes.
+// The kernel of a panel of `size` rows. Sizes beyond kMaxRows do not occur.
 MANTOU_INLINE ManyRows many_rows_kernel(int size) {
   switch (size) {
     case 1:
@@ -142,47 +143,58 @@ MANTOU_INLINE ManyRows many_rows_kernel(int size) {
     case 6:
       return many_rows<6>;
     case 8:
-      return many_rows < kMaxRows >= 8 ? 8 : kMaxRows > ;
+      return many_rows<(kMaxRows > 8 ? 8 : kMaxRows)>;
     default:
       return many_rows<kMaxRows>;
   }
 }
 
-template <Family kFamily>
-void tile(const std::byte* weights, int cols, const float* panels, int rows, float* y, size_t ldy,
-          int valid_cols) {
-  switch (rows) {
-    case 1:
-      return few_rows<kFamily, 1>(weights, cols, panels, y, ldy, valid_cols);
-    case 2:
-      return few_rows<kFamily, 2>(weights, cols, panels, y, ldy, valid_cols);
-    case 3:
-      return few_rows<kFamily, 3>(weights, cols, panels, y, ldy, valid_cols);
-    case 4:
-      return few_rows<kFamily, 4>(weights, cols, panels, y, ldy, valid_cols);
+// All panels times `count` widened columns of a tile from k0 on.
+void add_span(const float* widened, int k0, int count, int cols, const float* panels, int rows,
+              float* y, size_t ldy, int valid_cols) {
+  for (int pair = 0; pair * kPairRows < valid_cols; ++pair) {
+    const float* w = widened + size_t(pair) * size_t(count) * kPairRows;
+    const int left = valid_cols - pair * kPairRows;
+    for (int m = 0; m < rows; m += kMaxRows) {
+      const int size = panel_rows(rows - m, kMaxRows);
+      const float* x = panels + size_t(m) * size_t(cols) + size_t(k0) * size_t(size);
+      many_rows_kernel(size)(w, x, count, k0 == 0, y + size_t(m) * ldy + pair * kPairRows, ldy,
+                             rows - m, left);
+    }
   }
+}
+
+template <Family kFamily>
+void tiles(const std::byte* weights, int tile_count, int cols, const float* panels, int rows,
+           float* y, size_t ldy, int valid_cols) {
+  constexpr size_t kElement = kFamily == Family::kDenseF32 ? 4 : 2;
+  const size_t tile_bytes = size_t(cols) * kDenseTileRows * kElement;
+  if (rows <= kFewRows) {
+    constexpr decltype(&few_rows<kFamily, 1>) kKernels[kFewRows] = {
+        few_rows<kFamily, 1>, few_rows<kFamily, 2>, few_rows<kFamily, 3>, few_rows<kFamily, 4>};
+    for (int t = 0; t < tile_count; ++t)
+      kKernels[rows - 1](weights + size_t(t) * tile_bytes, cols, panels, y + t * kDenseTileRows,
+                         ldy, valid_cols - t * kDenseTileRows);
+    return;
+  }
+  // Spans outside, tiles inside: one span of the activations stays in the L2 cache for all tiles.
   alignas(64) float widened[kDenseSpan * kDenseTileRows];
   for (int k0 = 0; k0 < cols; k0 += kDenseSpan) {
     const int count = cols - k0 < kDenseSpan ? cols - k0 : kDenseSpan;
-    widen<kFamily>(weights, k0, count, widened);
-    for (int pair = 0; pair * kPairRows < valid_cols; ++pair) {
-      const float* w = widened + size_t(pair) * size_t(count) * kPairRows;
-      const int left = valid_cols - pair * kPairRows;
-      for (int m = 0; m < rows; m += kMaxRows) {
-        const int size = panel_rows(rows - m, kMaxRows);
-        many_rows_kernel(size)(w, panels + size_t(m) * size_t(cols) + size_t(k0) * size_t(size),
-                               count, k0 == 0, y + size_t(m) * ldy + pair * kPairRows, ldy,
-                               rows - m, left);
-      }
+    for (int t = 0; t < tile_count; ++t) {
+      widen<kFamily>(weights + size_t(t) * tile_bytes, k0, count, widened);
+      const int left = valid_cols - t * kDenseTileRows;
+      add_span(widened, k0, count, cols, panels, rows, y + t * kDenseTileRows, ldy,
+               left < kDenseTileRows ? left : kDenseTileRows);
     }
   }
 }
 
 void add_dense_tiles(KernelTable& table) {
   table.dense_panel = kMaxRows;
-  table.dense_tile[0] = tile<Family::kDenseF32>;
-  table.dense_tile[1] = tile<Family::kDenseF16>;
-  table.dense_tile[2] = tile<Family::kDenseBF16>;
+  table.dense_tiles[0] = tiles<Family::kDenseF32>;
+  table.dense_tiles[1] = tiles<Family::kDenseF16>;
+  table.dense_tiles[2] = tiles<Family::kDenseBF16>;
 }
 
 }  // namespace

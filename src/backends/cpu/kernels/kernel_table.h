@@ -60,11 +60,11 @@ struct KernelTable {
                                  int valid_cols);
   QuantizedTile quantized_tile[kIntegerFamilies][kPanelKinds];
 
-  // One dense tile (32 rows of weights) times all panels: y[m · ldy + n] for m < rows, n <
-  // valid_cols.
-  using DenseTile = void (*)(const std::byte* tile, int cols, const float* panels, int rows,
-                             float* y, size_t ldy, int valid_cols);
-  DenseTile dense_tile[kFamilies - kIntegerFamilies];
+  // `tiles` dense tiles (32 rows of weights each) times all panels: y[m · ldy + n] for m < rows,
+  // n < valid_cols.
+  using DenseTiles = void (*)(const std::byte* weights, int tiles, int cols, const float* panels,
+                              int rows, float* y, size_t ldy, int valid_cols);
+  DenseTiles dense_tiles[kFamilies - kIntegerFamilies];
 
   // cols values into one block each 32 at out[0], out[stride], …; the last block is padded with
   // zeros.

@@ -11,6 +11,8 @@ namespace {
 // Bytes of quantized activations that are multiplied with all tiles of a chunk before the next:
 // they stay in the L2 cache meanwhile.
 constexpr size_t kResidentBytes = size_t(512) << 10;
+// Rows of f32 activations that pass at once: a span of 256 columns of them takes as many bytes.
+constexpr int kResidentRows = int(kResidentBytes / (kDenseSpan * sizeof(float)));
 // A chunk has at least so many bytes of weights (a sequential stream worth its start), and at least
 // so many multiplications (worth claiming it), if a thread then still gets several chunks.
 constexpr size_t kChunkBytes = size_t(48) << 10;
@@ -50,13 +52,13 @@ void integer_tiles(const KernelTable& table, const MatmulJob& job, const MatmulI
 void dense_tiles(const KernelTable& table, const MatmulJob& job, const MatmulInput& input,
                  int first, int last) {
   const PackedMatrix& w = *job.matrix;
-  const auto kernel = table.dense_tile[size_t(w.family) - kIntegerFamilies];
-  const size_t tile_bytes = w.tile_bytes();
-  for (int t = first; t < last; ++t) {
-    const int n0 = t * kDenseTileRows;
-    kernel(w.data + size_t(t) * tile_bytes, w.cols, input.panels, input.rows, job.y + n0, job.ldy,
-           std::min(kDenseTileRows, w.rows - n0));
-  }
+  const auto kernel = table.dense_tiles[size_t(w.family) - kIntegerFamilies];
+  const int n0 = first * kDenseTileRows, n1 = std::min(w.rows, last * kDenseTileRows);
+  const int resident = kResidentRows / table.dense_panel * table.dense_panel;
+  for (int m = 0; m < input.rows; m += resident)
+    kernel(w.data + size_t(first) * w.tile_bytes(), last - first, w.cols,
+           input.panels + size_t(m) * size_t(w.cols), std::min(resident, input.rows - m),
+           job.y + size_t(m) * job.ldy + n0, job.ldy, n1 - n0);
 }
 
 void check(const MatmulJob& job, const MatmulInput& input) {
