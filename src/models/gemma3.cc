@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "models/families.h"
 #include "models/layers.h"
 
@@ -35,7 +36,9 @@ std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backen
   c.qk_norm = c.post_norms = c.norm_plus_one = true;
   c.pre_mlp_norm = "pre_feedforward_layernorm";
   c.activation = Activation::kGeluTanh;
-  c.embed_scale = std::sqrt(float(c.hidden));
+  // The model was trained with this factor rounded to bf16, and its reference implementations round
+  // it (docs/decisions/0006-gemma-embedding-scale.md).
+  c.embed_scale = bf16_to_f32(f32_to_bf16(std::sqrt(float(c.hidden))));
   c.attention_scale =
       1 / std::sqrt(float(config.get_double("query_pre_attn_scalar", 1, 1e6, c.head_dim)));
   c.attention_softcap = float(config.get_double("attn_logit_softcapping", 0, 1e6, 0.0));
