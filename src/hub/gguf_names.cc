@@ -154,7 +154,7 @@ void fill_rope(const GgufFile& file, const std::string& prefix, json& config) {
   const std::string type =
       file.get_string(scaling + "type").value_or(old_factor ? "linear" : "none");
   if (type == "none") return;
-  json& out = config["rope_scaling"] = {{"rope_type", type}};
+  json& out = config["rope_scaling"] = {{"rope_type", printable(type)}};
   const auto copy = [&](const char* key, const char* hf) {
     if (const auto value = file.get_double(scaling + key)) out[hf] = *value;
   };

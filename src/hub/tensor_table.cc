@@ -51,14 +51,15 @@ const RawTensor& TensorTable::take(std::string_view name) {
 std::vector<std::string> TensorTable::unused(bool tied_embeddings) const {
   std::vector<std::string> out;
   for (const Entry& entry : entries_)
-    if (!entry.taken && !redundant(entry.name, tied_embeddings)) out.push_back(entry.tensor.name);
+    if (!entry.taken && !redundant(entry.name, tied_embeddings))
+      out.push_back(printable(entry.tensor.name));
   return out;
 }
 
 std::vector<ModelArtifact::TensorInfo> TensorTable::infos() const {
   std::vector<ModelArtifact::TensorInfo> out;
   for (const Entry& entry : entries_)
-    out.push_back({entry.tensor.name, std::string(dtype_info(entry.tensor.dtype).name),
+    out.push_back({printable(entry.tensor.name), std::string(dtype_info(entry.tensor.dtype).name),
                    entry.tensor.shape, entry.tensor.bytes.size()});
   return out;
 }
