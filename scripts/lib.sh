@@ -7,7 +7,7 @@ BUILD=$ROOT/build
 
 BUILD_PACKAGES=(build-essential cmake ninja-build ccache ca-certificates libboost1.81-dev libcli11-dev
   nlohmann-json3-dev libspdlog-dev libfmt-dev python3 python3-pip)
-TEST_PACKAGES=(git libgtest-dev libgmock-dev clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
+TEST_PACKAGES=(git python3-venv libgtest-dev libgmock-dev clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
 RUST_PACKAGES=(rustc-web cargo-web)
 RUST_VERSION=1.95
 

@@ -6,6 +6,7 @@
 #   asan     host suites under Address- and UBSanitizer          format  clang-format
 #   tsan     what has threads under ThreadSanitizer              tidy    clang-tidy on changed files
 #   fuzz     each fuzz target for a few seconds                  bridge  the tests of the Rust crate
+#   api      a running server, through its clients' own packages
 # --full: long property runs, a minute for each fuzz target, sanitizers on every suite, clang-tidy on
 # every file. The last line counts what passed and failed; build/results/ holds reports and logs.
 set -euo pipefail
@@ -13,7 +14,7 @@ set -euo pipefail
 cd "$ROOT"
 
 RESULTS=$BUILD/results
-ALL_STAGES=(layers format release bridge asan tsan fuzz tidy)
+ALL_STAGES=(layers format release api bridge asan tsan fuzz tidy)
 ASAN_SUITES=(base text hub sampling engine server cli)
 TSAN_SUITES=(base engine server backends_cpu)
 FUZZ_SECONDS=5
@@ -37,6 +38,7 @@ record() {
     say "FAILED (exit $2): $1"
     [ -z "${3:-}" ] || tail -40 "$3" >&2
   fi
+  return 0
 }
 
 # The suites of src/ that have tests: "src/backends/cpu/x_test.cc" belongs to backends_cpu.
@@ -101,6 +103,40 @@ stage_release() {
   local names
   mapfile -t names < <(suites)
   run_suites test "${names[@]}"
+}
+
+# The Python environment of tests/api/, made anew when its requirements change.
+api_python() {
+  local venv
+  venv=$BUILD/venv-api-$(cksum <tests/api/requirements.txt | cut -d' ' -f1)
+  if [ ! -e "$venv/ready" ]; then
+    rm -rf "$BUILD"/venv-api-*
+    python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check \
+      -r tests/api/requirements.txt >&2 && touch "$venv/ready" || return 1
+  fi
+  echo "$venv/bin/python"
+}
+
+# Serves the starter model and runs each tests/api/*_client_test.py against it.
+stage_api() {
+  local python client url='' log=$RESULTS/api-server.log status=0
+  python=$(api_python) || { record "api: the clients' packages are here" 1; return 0; }
+  scripts/models.sh starter >/dev/null && build test mantou || { record "api: the server is here" 1; return 0; }
+  "$BUILD/test/mantou" serve -m starter --port 0 >"$log" 2>&1 &
+  local server=$!
+  for ((i = 0; i < 600; i++)); do
+    url=$(grep -oE 'http://[0-9.]+:[0-9]+' "$log" | head -1) && break
+    kill -0 $server 2>/dev/null || break
+    sleep 0.1
+  done
+  if [ -n "$url" ]; then
+    for client in tests/api/*_client_test.py; do
+      check "api: $(basename "$client" .py)" timeout 600 "$python" "$client" --base-url "$url"
+    done
+  fi
+  kill -TERM $server 2>/dev/null || true
+  wait $server || status=$?
+  record "api: the server starts and ends in order" $status "$log"
 }
 
 stage_bridge() {
