@@ -14,6 +14,7 @@ from mlx_lm import sample_utils
 
 VOCAB = 96
 HEADER = """// Made by tools/make_sampling_goldens.py with mlx {mlx} and mlx-lm {mlx_lm}; do not edit.
+// clang-format off
 #pragma once
 
 #include <cstdint>
@@ -97,8 +98,8 @@ def key_line(seed, step):
     first, second = mx.random.split(key)
     drawn = mx.random.split(key, 1)[0]  # splitting in one draws two words
     words = [np.array(a).tolist() for a in (key, first, second, drawn)]
-    flat = ", ".join(f"{w}u" for pair in words for w in pair)
-    return f"{{{seed}u, {step}, {flat}}},"
+    pairs = ", ".join(f"{{{first}u, {second}u}}" for first, second in words)
+    return f"{{{seed}u, {step}, {pairs}}},"
 
 
 def main():

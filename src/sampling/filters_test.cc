@@ -71,8 +71,9 @@ struct Reference {
     for (size_t i = 0; i < logits.size(); ++i) {
       if (kept[i]) ids.push_back(i);
     }
-    std::stable_sort(ids.begin(), ids.end(),
-                     [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+    std::sort(ids.begin(), ids.end(), [&](size_t a, size_t b) {
+      return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+    });
     return ids;
   }
   std::vector<long double> probabilities() const {
