@@ -23,7 +23,7 @@ struct Vec {
 };
 
 // More rows work on a slab converted to f32.
-constexpr int kDirectRows = 6;
+constexpr int kDirectRows = 12;
 // Rows of a product of 1, 2 or 4 vectors at most: 15 registers.
 constexpr int kRowsOf1 = 6, kRowsOf2 = 2, kRowsOf4 = 0;
 

@@ -2,9 +2,11 @@
 
 #if defined(__x86_64__)
 
+#ifndef __clang__
 // g++ 12 takes the undefined vectors inside its own intrinsics for mistakes (its bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 #include <immintrin.h>
 
