@@ -65,8 +65,8 @@ double plain_read(ThreadPool& pool, const std::byte* data, size_t bytes) {
     const auto* words = reinterpret_cast<const uint64_t*>(data + size_t(chunk) * kChunk);
     uint64_t sums[16] = {};
     for (size_t i = 0; i < kChunk / 8; i += 16) {
-      __builtin_prefetch(words + i + 512);
-      __builtin_prefetch(words + i + 520);
+      __builtin_prefetch(words + i + 64);
+      __builtin_prefetch(words + i + 72);
       for (size_t j = 0; j < 16; ++j) sums[j] ^= words[i + j];
     }
     for (uint64_t sum : sums) sink[size_t(thread) * 8] ^= sum;

@@ -38,18 +38,13 @@ MANTOU_INLINE __m256i broadcast_word(const void* p) {
 MANTOU_INLINE void pin(__m256i& value) { asm volatile("" : "+x"(value) : : "memory"); }
 MANTOU_INLINE void pin(__m256& value) { asm volatile("" : "+x"(value) : : "memory"); }
 
-// One burst a group, for as many bytes as a group takes of its block. Up to 6 bits far to L2 and
-// near to L1, at 8 bits once (measured).
-template <int kBits>
+// One burst a group, for as many bytes as a group takes of its block: far ahead to L2, near to L1.
+// One distance alone measured up to 15 % slower for one thread (Sapphire Rapids).
 MANTOU_INLINE void prefetch_group(const uint8_t* p, int bytes) {
   for (int at = 0; at < bytes; at += 64) {
     const char* line = reinterpret_cast<const char*>(p) + at;
-    if constexpr (kBits == 8) {
-      _mm_prefetch(line + 1024, _MM_HINT_T0);
-    } else {
-      _mm_prefetch(line + 8192, _MM_HINT_T1);
-      _mm_prefetch(line + 512, _MM_HINT_T0);
-    }
+    _mm_prefetch(line + 4096, _MM_HINT_T1);
+    _mm_prefetch(line + 512, _MM_HINT_T0);
   }
 }
 
@@ -234,7 +229,7 @@ void tile(const std::byte* weights, int blocks, int group_shift, const Quantized
   for (int b = 0; b < blocks; ++b, block += geometry.bytes) {
 #pragma GCC unroll 1
     for (int g = 0; g < geometry.groups; ++g, x += kRows) {
-      prefetch_group<kSpec.bits>(block + g * group_share, group_share);
+      prefetch_group(block + g * group_share, group_share);
       MANTOU_UNROLL for (int half = 0; half < 2; ++half) {
         const __m256i ones = _mm256_set1_epi16(1);
         IntegerScales integer{{ones, ones}, ones};
