@@ -169,7 +169,10 @@ class Model:
     def hidden_states(self, ids):
         x = self.weights["token_embd.weight"][ids]
         if self.gemma:
-            x = x * self.dtype(self.hidden ** 0.5)
+            # rounded to bf16, as the model was trained
+            root = np.array([self.hidden ** 0.5], np.float32).view(np.uint32)
+            root = ((root + 0x7fff + (root >> 16 & 1)) & 0xffff0000).astype(np.uint32).view(np.float32)
+            x = x * self.dtype(root[0])
         for layer in range(self.layers):
             x = self.block(x, layer)
         return rms_norm(x, self.weights["output_norm.weight"], self.eps)

@@ -56,14 +56,4 @@ constexpr double uniform(ThreefryKey key) {
   return double((uint64_t(bits.first) << 32 | bits.second) >> 11) * 0x1p-53;
 }
 
-// Seeds for requests that name none: the clock's low 32 bits mixed with a Weyl sequence, so that
-// requests of the same millisecond differ. Owned by whoever admits requests; not thread-safe.
-class SeedSource {
- public:
-  uint64_t next(uint64_t milliseconds) { return uint32_t(milliseconds) ^ (weyl_ += 0x9e3779b9u); }
-
- private:
-  uint32_t weyl_ = 0;
-};
-
 }  // namespace mantou

@@ -64,13 +64,5 @@ TEST(Keys, DifferBySeedAndStep) {
   EXPECT_EQ(keys.size(), 10000u);
 }
 
-TEST(SeedSource, DiffersWithinOneMillisecond) {
-  SeedSource source;
-  std::set<uint64_t> seeds;
-  for (int i = 0; i < 1000; ++i) seeds.insert(source.next(1700000000123));
-  EXPECT_EQ(seeds.size(), 1000u);
-  EXPECT_LE(*seeds.rbegin(), 0xffffffffu);
-}
-
 }  // namespace
 }  // namespace mantou
