@@ -38,15 +38,17 @@ void StepLoop::add(std::shared_ptr<Generation> generation) {
 }
 
 void StepLoop::turn() {
-  end_cancelled();
   try {
+    end_cancelled();
     if (row_) {
       step();
     } else if (!queue_.empty()) {
       admit_next();
     }
   } catch (...) {
-    finish(FinishReason::kError, current_error());
+    const Error error = current_error();
+    if (row_) return finish(FinishReason::kError, error);
+    log_error("step", {{"error", error.message()}});
   }
 }
 

@@ -29,7 +29,9 @@ class HttpServer::Transport {
   Transport(HttpOptions options, HttpHandler handler);
   ~Transport() { stop(std::chrono::milliseconds(0)); }
   int port() const { return port_; }
-  void stop_accepting();
+  void stop_accepting() {
+    asio::post(*io_, [this] { close_idle(); });
+  }
   void stop(std::chrono::milliseconds grace);
 
   class Session;
@@ -92,6 +94,13 @@ class HttpServer::Transport::Session : public std::enable_shared_from_this<Sessi
   void write();
   void response_done();
   void linger();
+  void log(std::string_view key, std::string_view value) const {
+    log_info("request", {{"id", log_id_},
+                         {"method", log_method_},
+                         {"path", log_path_},
+                         {"status", channel_->status()},
+                         {key, value}});
+  }
 
   Transport& server_;
   const HttpLimits& limits_;
@@ -135,11 +144,7 @@ void Session::close() {
   socket_.close(ignored);
   if (channel_) {
     channel_->set_gone();
-    log_info("request", {{"id", log_id_},
-                         {"method", log_method_},
-                         {"path", log_path_},
-                         {"status", channel_->status()},
-                         {"client", "gone"}});
+    log("client", "gone");
     channel_.reset();
   }
   server_.remove(shared_from_this());
@@ -262,11 +267,7 @@ void Session::write() {
 
 void Session::response_done() {
   const auto ms = std::chrono::duration<double, std::milli>(Clock::now() - started_).count();
-  log_info("request", {{"id", log_id_},
-                       {"method", log_method_},
-                       {"path", log_path_},
-                       {"status", channel_->status()},
-                       {"ms", fmt::format("{:.1f}", ms)}});
+  log("ms", fmt::format("{:.1f}", ms));
   channel_.reset();
   if (batch_.close) return linger();
   batch_ = {};
@@ -368,10 +369,6 @@ void HttpServer::Transport::close_idle() {
   acceptor_.close(ignored);
   accept_timer_.cancel();
   for (const auto& session : Sessions(sessions_)) session->close_when_idle();
-}
-
-void HttpServer::Transport::stop_accepting() {
-  asio::post(*io_, [this] { close_idle(); });
 }
 
 void HttpServer::Transport::wait_for_sessions(Clock::time_point deadline) {

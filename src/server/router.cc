@@ -52,7 +52,7 @@ RouteResult find_route(std::string_view method, std::string_view path) {
     if (route.method == wanted) return {&route, {}};
     allow += fmt::format("{}, {}", route.method, route.method == "GET" ? "HEAD, " : "");
   }
-  const bool front = path == "/";
+  const bool front = path == "/" || path == "/v1";
   if (front && wanted == "GET") return {nullptr, front_page()};
   if (front) allow = "GET, HEAD, ";
   if (allow.empty() && !(method == "OPTIONS" && path == "*"))

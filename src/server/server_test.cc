@@ -110,7 +110,8 @@ TEST_F(ServerTest, HealthModelsAndFrontPage) {
   reply = client.get("/v1/models/other");
   EXPECT_EQ(reply.status, 404);
   EXPECT_EQ(reply.json()["error"]["param"], "model");
-  EXPECT_THAT(client.get("/").json()["routes"].dump(), HasSubstr("POST /v1/chat/completions"));
+  for (const char* front : {"/", "/v1"})
+    EXPECT_THAT(client.get(front).json()["routes"].dump(), HasSubstr("POST /v1/chat/completions"));
 }
 
 TEST_F(ServerTest, AnswersLoadingBeforeAttach) {
