@@ -3,10 +3,12 @@
 namespace mantou::cpu {
 namespace {
 constexpr int kMaxRows = 6;  // 6 x 2 sums, 2 weights and a broadcast fill the 16 registers
+constexpr int kFewRows = 4;  // up to so many, weights are read as they are stored
+constexpr int kFewSums = 8;  // registers of such a kernel
 }  // namespace
 }  // namespace mantou::cpu
 
-// Vector and kMaxRows come first.
+// Vector and the constants come first.
 #include "backends/cpu/kernels/dense_tile_impl.h"
 
 namespace mantou::cpu {

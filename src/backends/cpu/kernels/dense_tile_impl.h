@@ -12,7 +12,6 @@ namespace mantou::cpu {
 namespace {
 
 constexpr int kWidth = Vector::kWidth;
-constexpr int kFewRows = 4;
 constexpr int kPairRows = 2 * kWidth;  // weight rows of a micro kernel with many activation rows
 constexpr int kPairs = kDenseTileRows / kPairRows;
 
@@ -69,11 +68,11 @@ MANTOU_INLINE void add_few(const std::byte* tile, int k0, int k1, int first, con
 }
 
 template <Family kFamily, int kRows>
-void few_rows(const std::byte* tile, int cols, const float* x, float* y, size_t ldy,
+void few_rows(const std::byte* tile, int cols, const float* x, float* y, size_t ldy, int valid_rows,
               int valid_cols) {
   // All 32 outputs at once where the sums fit into the registers, else in halves.
-  constexpr int kVectors =
-      kRows * kDenseTileRows / kWidth <= 8 ? kDenseTileRows / kWidth : kDenseTileRows / kWidth / 2;
+  constexpr int kTileVectors = kDenseTileRows / kWidth;
+  constexpr int kVectors = kRows * kTileVectors <= kFewSums ? kTileVectors : kTileVectors / 2;
   float totals[kRows][kDenseTileRows] = {};
   for (int k0 = 0; k0 < cols; k0 += kDenseSpan) {
     const int k1 = cols - k0 < kDenseSpan ? cols : k0 + kDenseSpan;
@@ -81,7 +80,31 @@ void few_rows(const std::byte* tile, int cols, const float* x, float* y, size_t 
       add_few<kFamily, kRows, kVectors>(tile, k0, k1, first, x, totals);
   }
   const int stored = valid_cols < kDenseTileRows ? valid_cols : kDenseTileRows;
-  for (int m = 0; m < kRows; ++m) store_columns(y + size_t(m) * ldy, totals[m], stored);
+  for (int m = 0; m < valid_rows; ++m) store_columns(y + size_t(m) * ldy, totals[m], stored);
+}
+
+using FewRows = void (*)(const std::byte* tile, int cols, const float* x, float* y, size_t ldy,
+                         int valid_rows, int valid_cols);
+
+// The kernels of a panel of `size` rows, at most kFewRows or kMaxRows: larger sizes do not occur.
+template <Family kFamily>
+MANTOU_INLINE FewRows few_rows_kernel(int size) {
+  switch (size) {
+    case 1:
+      return few_rows<kFamily, 1>;
+    case 2:
+      return few_rows<kFamily, 2>;
+    case 3:
+      return few_rows<kFamily, 3>;
+    case 4:
+      return few_rows<kFamily, 4>;
+    case 6:
+      return few_rows<kFamily, (kFewRows > 6 ? 6 : kFewRows)>;
+    case 8:
+      return few_rows<kFamily, (kFewRows > 8 ? 8 : kFewRows)>;
+    default:
+      return few_rows<kFamily, kFewRows>;
+  }
 }
 
 // A span of a tile, widened: [pair of vectors][column][kPairRows].
@@ -129,7 +152,6 @@ void many_rows(const float* weights, const float* x, int count, bool first, floa
 using ManyRows = void (*)(const float* weights, const float* x, int count, bool first, float* y,
                           size_t ldy, int valid_rows, int valid_cols);
 
-// The kernel of a panel of `size` rows. Sizes beyond kMaxRows do not occur.
 MANTOU_INLINE ManyRows many_rows_kernel(int size) {
   switch (size) {
     case 1:
@@ -170,11 +192,10 @@ void tiles(const std::byte* weights, int tile_count, int cols, const float* pane
   constexpr size_t kElement = kFamily == Family::kDenseF32 ? 4 : 2;
   const size_t tile_bytes = size_t(cols) * kDenseTileRows * kElement;
   if (rows <= kFewRows) {
-    constexpr decltype(&few_rows<kFamily, 1>) kKernels[kFewRows] = {
-        few_rows<kFamily, 1>, few_rows<kFamily, 2>, few_rows<kFamily, 3>, few_rows<kFamily, 4>};
+    const FewRows kernel = few_rows_kernel<kFamily>(panel_rows(rows, kMaxRows));
     for (int t = 0; t < tile_count; ++t)
-      kKernels[rows - 1](weights + size_t(t) * tile_bytes, cols, panels, y + t * kDenseTileRows,
-                         ldy, valid_cols - t * kDenseTileRows);
+      kernel(weights + size_t(t) * tile_bytes, cols, panels, y + t * kDenseTileRows, ldy, rows,
+             valid_cols - t * kDenseTileRows);
     return;
   }
   // Spans outside, tiles inside: one span of the activations stays in the L2 cache for all tiles.
