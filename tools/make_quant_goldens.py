@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/base/decode_row_goldens.h: random weights in every quantized format and their values as
+"""Writes src/base/test_decode_row_goldens.h: random weights in every quantized format and their values as
 the reference implementations decode them.
 
-  python3 tools/make_quant_goldens.py | clang-format > src/base/decode_row_goldens.h
+  python3 tools/make_quant_goldens.py | clang-format > src/base/test_decode_row_goldens.h
 
 GGUF blocks: gguf.quants.dequantize (package gguf 0.19). MLX affine: mlx.core.dequantize (mlx 0.32) with
 the scales and biases widened to f32. All inputs are random bits from a fixed seed.

@@ -1,11 +1,11 @@
-// decode_row against gguf-py and MLX (decode_row_goldens.h), bit by bit.
+// decode_row against gguf-py and MLX (test_decode_row_goldens.h), bit by bit.
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 
-#include "base/decode_row_goldens.h"
+#include "base/test_decode_row_goldens.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/raw_tensor.h"
