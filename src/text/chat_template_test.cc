@@ -81,8 +81,8 @@ TEST(ChatTemplateTest, MessagesTakeOneForm) {
       R"([{"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": )"
       R"({"name": "f", "arguments": {"z": 1, "a": [2.0]}}}]}])");
   EXPECT_EQ(chat.text(R"([{"role":"assistant","content":"a","reasoning":"r"}])"),
-            R"([{"role": "assistant", "content": "a", "reasoning": "r", "reasoning_content": "r", )"
-            R"("thinking": "r"}])");
+            R"([{"thinking": "r", "role": "assistant", "content": "a", "reasoning": "r", )"
+            R"("reasoning_content": "r"}])");
 }
 
 TEST(ChatTemplateTest, ErrorsNameTheField) {

@@ -77,16 +77,18 @@ void normalize_tool_calls(ordered_json& calls, const std::string& name) {
   }
 }
 
-// Reasoning goes by several names; templates read the first or, in gpt-oss, the second.
+// Reasoning goes by several names; templates read the first or, in gpt-oss, the second. The order
+// of the fields is that of transformers.
 void alias_reasoning(ordered_json& message, const std::string& name) {
   constexpr std::array kNames = {"reasoning_content", "thinking", "reasoning"};
   for (const char* key : kNames) {
     const ordered_json* reasoning = find(message, key);
     if (reasoning == nullptr) continue;
     if (!reasoning->is_string()) wrong(name + "." + key, "a string");
-    const ordered_json text = *reasoning;
-    message["reasoning_content"] = text;
-    if (find(message, "thinking") == nullptr) message["thinking"] = text;
+    ordered_json aliased = {{"thinking", *reasoning}};
+    for (const auto& [field, value] : message.items()) aliased[field] = value;
+    aliased["reasoning_content"] = *reasoning;
+    message = std::move(aliased);
     return;
   }
 }

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 21> kEndTexts = {"<|im_end|>",
                                                         "_<EOT>",
                                                         "[EOT]",
                                                         "[EOS]",
-                                                       
+
                                                         "<eos>",
                                                         "<turn|>",
                                                         "<|tool_response>",

@@ -13,8 +13,8 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 use crate::ffi::{Buffer, Result, Slice, free_handle, guard, handle, set_last_error};
 
 const NAME: &str = "chat_template"; // shown in messages, with the line
-/// Every instruction costs one, and so do 64 bytes produced: about a second of work at most.
-const FUEL: u64 = 10_000_000;
+/// Every instruction costs one, and so do 64 bytes produced: a few tenths of a second of work at most.
+const FUEL: u64 = 5_000_000;
 const RECURSION: usize = 120; // of macros
 /// A template can nest values as deep as its fuel lasts, and dropping them takes stack for each level
 /// (about 150 bytes). So rendering has a stack of its own, of which only what is touched is real.
@@ -54,6 +54,7 @@ impl Template {
         });
         environment.add_filter("e", escape);
         environment.add_filter("escape", escape);
+        environment.add_filter("wordcount", wordcount);
         environment.add_test("iterable", is_iterable);
         environment.add_test("sequence", is_sequence);
         environment.add_function("raise_exception", raise_exception);
@@ -145,6 +146,11 @@ fn escape(value: &Value) -> std::result::Result<String, Error> {
         }
     }
     Ok(out)
+}
+
+fn wordcount(text: &str) -> usize {
+    let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty()).count()
 }
 
 /// As in Python: None is not iterable, a string is, and so is what is undefined.

@@ -67,6 +67,7 @@ fn repr(value: &Value, depth: usize) -> Result<String, Error> {
             Ok(format!("{{{}}}", entries.join(", ")))
         }
         ValueKind::String => Ok(format!("{value:?}")),
+        ValueKind::Undefined => Ok("Undefined".into()),
         _ => Ok(value.to_string()),
     }
 }
