@@ -25,6 +25,10 @@ if(MANTOU_SANITIZE)
   endif()
 endif()
 
+if(MANTOU_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of the libraries guides the fuzzers
+endif()
+
 # Instruction sets by the end of a file's name; such a file is only entered after a check at run time.
 function(mantou_isa_flags file)
   if(file MATCHES "_avx2\\.cc$")
