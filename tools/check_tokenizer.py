@@ -3,11 +3,14 @@
 
   check_tokenizer.py --driver BUILD/tests/text_driver --llama-tokenize PATH MODEL.gguf ...
   check_tokenizer.py --driver BUILD/tests/text_driver tokenizer.json ...
-  check_tokenizer.py --driver ... --llama-tokenize PATH --families MODEL.gguf    (a gpt2 vocabulary)
+  check_tokenizer.py --driver ... --llama-tokenize PATH MODEL.gguf --families qwen2 smollm ...
+  check_tokenizer.py --driver ... --llama-tokenize PATH MODEL.gguf ... --write tests/golden/data/tokenizer.json
 
 GGUF vocabularies are compared with llama.cpp's llama-tokenize, tokenizer.json files with the Python
-package `tokenizers`. --families gives one GGUF vocabulary each of our pre-tokenizers in turn (needs
-the Python package `gguf`). Decoding must give the text back and stream to the same bytes.
+package `tokenizers`. --families gives a gpt2 vocabulary each of these pre-tokenizers in turn (needs the
+Python package `gguf`); llama.cpp itself only approximates tekken and gpt-4o (no marks, no case of other
+scripts) and the deepseek ones (U+2003 and U+3000). --write records llama-tokenize's ids of a few texts for
+tokenizer_test instead. Decoding must give the text back and stream to the same bytes.
 The text is made from a fixed seed and this Python's standard library. Exit code 1 on any difference.
 """
 import argparse
@@ -82,6 +85,20 @@ def corpus(seed, size, specials):
         at = rng.randrange(len(chunks[i]) + 1)
         chunks[i] = chunks[i][:at] + "".join(rng.choices(specials, k=3)) + chunks[i][at:]
     return chunks
+
+
+VECTORS = [
+    " ", "\n", "\t\t", "Hello", " Hello", "Hello world!", "  two  spaces ", "\n\n\n x", "line\r\nline", "It's we'll I'VE n't",
+    "1234567890 3.14 1,000", "ünïcödé ça va", "Привет, мир", "こんにちは世界。你好", "مرحبا بالعالم", "नमस्ते", "สวัสดี", "😀👩‍👩‍👧‍👦🇩🇪", "e\u0301",
+    "for (int i = 0; i < n; ++i) {\n    x[i] += 1;\n}\n", "def f(x):\n\treturn x ** 2  # square\n", "<|im_start|>user\nhi<|im_end|>\n", "<bos><eos>",
+    "<start_of_turn>user\nhi<end_of_turn>", "<tool_call>{\"a\": [1, 2]}</tool_call>", "<|endoftext|>a", "a" * 40, " " * 40, "\u00a0\u2003\u3000", "\ufffd", "<0x0A>", "▁x",
+]
+
+
+def write_vectors(tool, models, path):
+    out = {model.name: [{"text": text, "ids": llama_ids(tool, model, text)} for text in VECTORS] for model in models}
+    lines = [f"  {json.dumps(name)}: [\n    " + ",\n    ".join(map(json.dumps, cases)) + "\n  ]" for name, cases in out.items()]
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 class Driver:
@@ -195,7 +212,10 @@ def main():
     parser.add_argument("--families", nargs="*", metavar="PRE")
     parser.add_argument("--size", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--write", type=pathlib.Path)
     args = parser.parse_args()
+    if args.write:
+        return write_vectors(args.llama_tokenize, args.models, args.write)
     driver = Driver(args.driver)
     specials = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<bos>", "<end_of_turn>", "<tool_call>", "<unk>"]
     bad = 0
