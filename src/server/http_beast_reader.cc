@@ -25,7 +25,6 @@ struct RequestReader::Parser {
 RequestReader::RequestReader(const HttpLimits& limits) : parser_(std::make_unique<Parser>()) {
   parser_->beast.header_limit(uint32_t(limits.header_bytes));
   parser_->beast.body_limit(limits.body_bytes);
-  parser_->beast.eager(true);
 }
 
 RequestReader::~RequestReader() = default;
@@ -91,6 +90,8 @@ RequestReader::State RequestReader::feed(std::string_view bytes, size_t& used) {
   if (!p.beast.is_header_done()) return State::kMore;
   const bool first = !std::exchange(p.head_checked, true);
   if (first) {
+    // Only now, so that the head is read before trailers of a chunked body join the fields.
+    p.beast.eager(true);
     if (auto problem = read_head(p.beast, p.request)) {
       p.problem = std::move(*problem);
       return State::kProblem;

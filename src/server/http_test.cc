@@ -56,6 +56,7 @@ TEST(RequestReader, EverySplitGivesTheSameRequest) {
       EXPECT_EQ(request.method, "POST");
       EXPECT_EQ(request.body, "hello");
       EXPECT_TRUE(request.keep_alive);
+      EXPECT_EQ(request.header("trailer"), "") << "trailers come too late to be headers";
       if (bytes == kPost) {
         EXPECT_EQ(request.path, "/a b");
         EXPECT_EQ(request.query, "x=%31");
@@ -64,6 +65,14 @@ TEST(RequestReader, EverySplitGivesTheSameRequest) {
       }
     }
   }
+}
+
+TEST(RequestReader, AnEmptyChunkedBodyMayComeByteByByte) {
+  RequestReader reader{HttpLimits{}};
+  std::string rest;
+  const std::string head = "POST /e HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  ASSERT_EQ(feed(reader, head + "0\r\n\r\n", 1, rest), State::kDone);
+  EXPECT_EQ(reader.take().body, "");
 }
 
 TEST(RequestReader, ProblemsHaveTheirStatus) {
