@@ -21,13 +21,11 @@ namespace {
 
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& path, int flags, mode_t mode = 0)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
+  explicit Descriptor(const std::filesystem::path& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (fd_ < 0) fail_io(path, "cannot open the file", errno);
   }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
+  ~Descriptor() { ::close(fd_); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
@@ -54,7 +52,7 @@ MappedFile::~MappedFile() {
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(path);
   const size_t size = regular_size(path, file.get());
   const std::byte* data = nullptr;
   if (size > 0) {
@@ -66,7 +64,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
 }
 
 std::string read_file(const std::filesystem::path& path, size_t limit) {
-  const Descriptor file(path, O_RDONLY);
+  const Descriptor file(path);
   const size_t size = regular_size(path, file.get());
   if (size > limit)
     fail_param(ErrorCode::kResourceExhausted, path.string(),
@@ -82,27 +80,6 @@ std::string read_file(const std::filesystem::path& path, size_t limit) {
   }
   bytes.resize(done);
   return bytes;
-}
-
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::path temporary = path;
-  temporary += fmt::format(".{}.tmp", ::getpid());
-  try {
-    const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t n = ::write(file.get(), bytes.data() + done, bytes.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) fail_io(temporary, "cannot write the file", errno);
-      done += size_t(n);
-    }
-    if (::fsync(file.get()) != 0) fail_io(temporary, "cannot sync the file", errno);
-    if (::rename(temporary.c_str(), path.c_str()) != 0)
-      fail_io(path, "cannot replace the file", errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
-  }
 }
 
 std::filesystem::path cache_directory() {

@@ -1,4 +1,4 @@
-// Files: whole reads with a size limit, read-only mappings, atomic replacement. Any thread.
+// Files: whole reads with a size limit and read-only mappings. Any thread.
 // Every failure is an Error that names the path and what the system said.
 #pragma once
 
@@ -7,7 +7,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace mantou {
 
@@ -32,10 +31,6 @@ class MappedFile {
 
 // The file's bytes; a file of more than `limit` bytes is an error that names both.
 std::string read_file(const std::filesystem::path& path, size_t limit = size_t{1} << 30);
-
-// Writes to a temporary file beside `path`, syncs and renames: readers see the old file or the new
-// one, never a part.
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
 // $XDG_CACHE_HOME/mantou or ~/.cache/mantou; $MANTOU_CACHE overrides.
 std::filesystem::path cache_directory();
