@@ -22,8 +22,7 @@ float load_f16(const std::byte* at) { return f16_to_f32(load<uint16_t>(at)); }
 
 int byte_at(const std::byte* at) { return std::to_integer<int>(*at); }
 
-// --- Plain types
-// -----------------------------------------------------------------------------------
+// Plain types.
 
 float plain_element(DType dtype, const std::byte* at) {
   switch (dtype) {
@@ -58,8 +57,7 @@ float plain_element(DType dtype, const std::byte* at) {
   }
 }
 
-// --- Blocks of 32: codes 0 … 15 are the low nibbles, 16 … 31 the high ones
-// ---------------------------
+// Blocks of 32: codes 0 … 15 are the low nibbles, 16 … 31 the high ones.
 
 void decode_q4_0(const std::byte* block, float* out) {
   const float d = load_f16(block);
@@ -107,8 +105,7 @@ void decode_q8_0(const std::byte* block, float* out) {
   for (int j = 0; j < 32; ++j) out[j] = d * float(load<int8_t>(block + 2 + j));
 }
 
-// --- Super-blocks of 256
-// ----------------------------------------------------------------------------
+// Super-blocks of 256.
 
 struct ScaleMin {
   int scale, min;
@@ -209,8 +206,7 @@ void decode_data(DType dtype, const std::byte* row, std::span<float> out) {
     decode(row, out.data() + i);
 }
 
-// --- MLX affine
-// -------------------------------------------------------------------------------------
+// MLX affine.
 
 // Codes are a little-endian bit string: for widths that divide 32 none crosses a word; MLX packs
 // the others (3, 5, 6 bits) without padding too.

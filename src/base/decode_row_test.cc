@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/test_decode_row_goldens.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/raw_tensor.h"
+#include "base/test_decode_row_goldens.h"
 
 namespace mantou {
 namespace {

@@ -2,8 +2,8 @@
 //
 // An Error says what went wrong in one line a user can act on: `message` names the file, field or
 // limit, `param` holds that name alone so that a protocol can report it in its own shape. Errors
-// are caught at five boundaries only: an HTTP endpoint, the engine's step, a persistence job, the C
-// ABI of the bridge, and main. Outcomes that are expected are return values, not errors.
+// are caught where their request, step or program ends: around an HTTP endpoint, in the engine's
+// step and in main. Outcomes that are expected are return values, not errors.
 #pragma once
 
 #include <fmt/format.h>

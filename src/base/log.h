@@ -4,8 +4,7 @@
 //   2026-03-01T12:00:00.123Z info request id=req_1f… status=200
 //
 // Values with spaces, quotes or control characters are quoted and escaped, so text from outside can
-// neither break a line nor forge one. Any thread. The logger is process-wide (one of two such
-// objects).
+// neither break a line nor forge one. Any thread. The logger is process-wide.
 #pragma once
 
 #include <fmt/format.h>
