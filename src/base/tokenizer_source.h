@@ -15,8 +15,8 @@ struct GgufVocabulary {
   std::string pre;    // tokenizer.ggml.pre: "qwen2", "smollm", "default", …
   std::vector<std::string> tokens;
   std::vector<float> scores;  // empty, or one per token
-  std::vector<int32_t>
-      types;  // empty, or one per token: 1 normal 2 unknown 3 control 4 user 6 byte
+  // Empty, or one per token: 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte.
+  std::vector<int32_t> types;
   std::vector<std::string> merges;
   bool add_space_prefix = true;
 };
@@ -29,12 +29,11 @@ struct TokenizerSource {
   std::optional<bool> add_bos, add_eos;  // what the checkpoint says; unset: what the tokenizer does
   std::string bos_token, eos_token, unk_token, pad_token;  // texts, for templates; may be empty
   int64_t bos_id = -1, eos_id = -1;                        // GGUF only
-  std::vector<int32_t>
-      end_ids;  // ids that end a generation, from every place a checkpoint names them
+  // Ids that end a generation, from every place a checkpoint names them.
+  std::vector<int32_t> end_ids;
 
   std::string chat_template;                           // the default template; empty: none
   std::map<std::string, std::string> named_templates;  // "tool_use", "rag", …
-  std::string cache_key;  // identifies the vocabulary's bytes; empty: do not cache
 };
 
 }  // namespace mantou

@@ -254,14 +254,6 @@ TEST_F(GgufArtifactTest, Tokenizer) {
   EXPECT_EQ(source.chat_template, "T");
   EXPECT_EQ(source.named_templates, (std::map<std::string, std::string>{{"tool_use", "U"}}));
   EXPECT_EQ(artifact->config()["eos_token_id"], 1);
-
-  // The key follows the vocabulary and nothing else.
-  const std::string key = source.cache_key;
-  EXPECT_FALSE(key.empty());
-  writer.text("general.name", "another");
-  EXPECT_EQ(open(writer)->tokenizer().cache_key, key);
-  writer.boolean("tokenizer.ggml.add_eos_token", true);
-  EXPECT_NE(open(writer)->tokenizer().cache_key, key);
 }
 
 TEST_F(GgufArtifactTest, RefusesBrokenVocabularies) {

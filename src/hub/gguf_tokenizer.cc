@@ -1,7 +1,6 @@
 #include "hub/gguf_tokenizer.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 
@@ -12,40 +11,6 @@ constexpr std::string_view kPrefix = "tokenizer.ggml.";
 constexpr size_t kMaxTokens = size_t{1} << 24;
 
 std::string key(std::string_view name) { return std::string(kPrefix) + std::string(name); }
-
-// 128 bits over everything that shapes the vocabulary. Only guards a cache against stale files, so
-// it need not withstand an adversary.
-class Fingerprint {
- public:
-  void add(std::span<const std::byte> bytes) {
-    add_word(bytes.size());
-    for (size_t i = 0; i < bytes.size(); i += sizeof(uint64_t)) {
-      uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + i, std::min(sizeof(word), bytes.size() - i));
-      add_word(word);
-    }
-  }
-  std::string text() const { return fmt::format("{:016x}{:016x}", a_, b_); }
-
- private:
-  void add_word(uint64_t word) {
-    a_ = (a_ ^ word) * 0x9e3779b97f4a7c15u;
-    a_ ^= a_ >> 32;
-    b_ = (b_ + word) * 0xc2b2ae3d27d4eb4fu;
-    b_ ^= b_ >> 29;
-  }
-  uint64_t a_ = 0x243f6a8885a308d3u, b_ = 0x13198a2e03707344u;  // digits of pi
-};
-
-std::string fingerprint(const GgufFile& file) {
-  Fingerprint print;
-  for (const GgufValue& value : file.metadata()) {
-    if (!value.key.starts_with(kPrefix)) continue;
-    print.add(std::as_bytes(std::span(value.key)));
-    print.add(value.bytes);
-  }
-  return print.text();
-}
 
 template <class T>
 void check_count(const GgufFile& file, std::string_view name, const std::vector<T>& values,
@@ -109,7 +74,6 @@ TokenizerSource gguf_tokenizer(const GgufFile& file) {
   const auto& tokens = source.gguf.emplace(read_vocabulary(file)).tokens;
   source.add_bos = file.get_bool(key("add_bos_token"));
   source.add_eos = file.get_bool(key("add_eos_token"));
-  source.cache_key = fingerprint(file);
 
   const auto text = [&](int64_t id) { return id < 0 ? std::string() : tokens[size_t(id)]; };
   source.bos_id = token_id(file, "bos_token_id", tokens.size());
