@@ -31,8 +31,7 @@ TextSide build_text(const TokenizerSource& source) {
 
 // What a checkpoint recommends; absent fields keep the built-in defaults.
 SamplingParams recommended_sampling(const hub::ModelArtifact& artifact) {
-  const hub::ConfigReader config(artifact.generation_config(),
-                                 (artifact.path() / "generation_config.json").string());
+  const hub::ConfigReader config = hub::generation_config_reader(artifact);
   SamplingParams params;
   params.temperature = config.get_double("temperature", 0, 100, params.temperature);
   params.top_p = config.get_double("top_p", 0, 1, params.top_p);

@@ -18,6 +18,12 @@ std::string shown(const json& value) {
 
 const json kEmptyArray = json::array();
 
+// A GGUF file holds what are files of their own in a directory.
+std::string origin_of(const ModelArtifact& artifact, const char* file) {
+  const auto& path = artifact.path();
+  return (artifact.format() == Format::kDirectory ? path / file : path).string();
+}
+
 }  // namespace
 
 ConfigReader::ConfigReader(const json& json, std::string origin)
@@ -53,15 +59,6 @@ int64_t ConfigReader::to_int(const json& value, std::string_view key, int64_t mi
   return *number;
 }
 
-double ConfigReader::to_double(const json& value, std::string_view key, double min,
-                               double max) const {
-  const double number = value.is_number() ? value.get<double>() : NAN;
-  if (!(number >= min && number <= max) || !std::isfinite(number))
-    fail_key(key, fmt::format("is {}, must be {}{} … {}", shown(value),
-                              value.is_number() ? "" : "a number ", min, max));
-  return number;
-}
-
 int64_t ConfigReader::get_int(std::string_view key, int64_t min, int64_t max,
                               std::optional<int64_t> fallback) const {
   if (const json* value = find(key)) return to_int(*value, key, min, max);
@@ -71,9 +68,14 @@ int64_t ConfigReader::get_int(std::string_view key, int64_t min, int64_t max,
 
 double ConfigReader::get_double(std::string_view key, double min, double max,
                                 std::optional<double> fallback) const {
-  if (const json* value = find(key)) return to_double(*value, key, min, max);
-  if (!fallback) fail_key(key, "is missing");
-  return *fallback;
+  const json* value = find(key);
+  if (value == nullptr && fallback) return *fallback;
+  if (value == nullptr) fail_key(key, "is missing");
+  const double number = value->is_number() ? value->get<double>() : NAN;
+  if (!(number >= min && number <= max) || !std::isfinite(number))
+    fail_key(key, fmt::format("is {}, must be {}{} … {}", shown(*value),
+                              value->is_number() ? "" : "a number ", min, max));
+  return number;
 }
 
 bool ConfigReader::get_bool(std::string_view key, std::optional<bool> fallback) const {
@@ -113,16 +115,6 @@ std::vector<int64_t> ConfigReader::get_int_array(std::string_view key, int64_t m
   return out;
 }
 
-std::vector<double> ConfigReader::get_double_array(std::string_view key, double min, double max,
-                                                   size_t longest) const {
-  if (const json* value = find(key); value != nullptr && value->is_number())
-    return {to_double(*value, key, min, max)};
-  std::vector<double> out;
-  for (const json& value : array(key, longest))
-    out.push_back(to_double(value, fmt::format("{}[{}]", key, out.size()), min, max));
-  return out;
-}
-
 std::vector<std::string> ConfigReader::get_string_array(std::string_view key,
                                                         size_t longest) const {
   std::vector<std::string> out;
@@ -144,9 +136,11 @@ std::optional<ConfigReader> ConfigReader::get_object(std::string_view key) const
 }
 
 ConfigReader config_reader(const ModelArtifact& artifact) {
-  const auto origin =
-      artifact.format() == Format::kDirectory ? artifact.path() / "config.json" : artifact.path();
-  return ConfigReader(artifact.config(), origin.string());
+  return ConfigReader(artifact.config(), origin_of(artifact, "config.json"));
+}
+
+ConfigReader generation_config_reader(const ModelArtifact& artifact) {
+  return ConfigReader(artifact.generation_config(), origin_of(artifact, "generation_config.json"));
 }
 
 }  // namespace mantou::hub

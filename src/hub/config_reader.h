@@ -35,8 +35,6 @@ class ConfigReader {
   // an array of one.
   std::vector<int64_t> get_int_array(std::string_view key, int64_t min, int64_t max,
                                      size_t longest) const;
-  std::vector<double> get_double_array(std::string_view key, double min, double max,
-                                       size_t longest) const;
   std::vector<std::string> get_string_array(std::string_view key, size_t longest) const;
 
   // A nested object ("rope_scaling"); its errors say "rope_scaling.factor". Empty when absent.
@@ -49,14 +47,15 @@ class ConfigReader {
   const nlohmann::json* find(std::string_view key) const;
   const nlohmann::json& array(std::string_view key, size_t longest) const;
   int64_t to_int(const nlohmann::json& value, std::string_view key, int64_t min, int64_t max) const;
-  double to_double(const nlohmann::json& value, std::string_view key, double min, double max) const;
 
   const nlohmann::json* json_;
   std::string origin_;
   std::string prefix_;  // "rope_scaling." inside a nested object
 };
 
-// The reader of artifact.config(), named after the file it came from.
+// The readers of artifact.config() and artifact.generation_config(), named after the file these
+// came from.
 ConfigReader config_reader(const ModelArtifact& artifact);
+ConfigReader generation_config_reader(const ModelArtifact& artifact);
 
 }  // namespace mantou::hub

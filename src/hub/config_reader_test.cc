@@ -67,7 +67,6 @@ TEST_F(ConfigReaderTest, OtherKinds) {
   expect_bad("n is 7, must be a string", [&] { config_.get_string("n"); });
   EXPECT_EQ(config_.get_int_array("list", 0, 9, 3), (std::vector<int64_t>{1, 2, 3}));
   EXPECT_EQ(config_.get_int_array("n", 0, 9, 3), (std::vector<int64_t>{7}));
-  EXPECT_EQ(config_.get_double_array("list", 0, 9, 3), (std::vector<double>{1, 2, 3}));
   EXPECT_TRUE(config_.get_int_array("absent", 0, 9, 3).empty());
   EXPECT_EQ(config_.get_string_array("names", 2), (std::vector<std::string>{"a", "b"}));
   expect_bad("list has 3 elements, more than 2", [&] { config_.get_int_array("list", 0, 9, 2); });

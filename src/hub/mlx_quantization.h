@@ -24,8 +24,6 @@ class MlxQuantization {
   // method of another framework is an error that names it.
   static MlxQuantization parse(const nlohmann::json& config, std::string origin);
 
-  bool present() const { return default_.has_value(); }
-
   // The weight of `module` from its three parts, whose shapes are checked against each other and
   // the configuration. Bits, groups and modes that nothing here can decode are errors naming the
   // module.

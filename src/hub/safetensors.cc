@@ -1,9 +1,9 @@
 #include "hub/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_set>
 
@@ -20,25 +20,12 @@ constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implement
 constexpr size_t kMaxDims = 8;
 constexpr char kIndexName[] = "model.safetensors.index.json";
 
-struct DTypeName {
-  std::string_view name;
-  DType dtype;
-};
-constexpr std::array<DTypeName, 13> kDTypes = {{
-    {"F64", DType::kF64},
-    {"F32", DType::kF32},
-    {"F16", DType::kF16},
-    {"BF16", DType::kBF16},
-    {"I64", DType::kI64},
-    {"I32", DType::kI32},
-    {"I16", DType::kI16},
-    {"I8", DType::kI8},
-    {"U64", DType::kU64},
-    {"U32", DType::kU32},
-    {"U16", DType::kU16},
-    {"U8", DType::kU8},
-    {"BOOL", DType::kBool},
-}};
+// safetensors has the plain types, under the names they have here.
+std::optional<DType> dtype_named(std::string_view name) {
+  for (DType dtype = DType::kF64; !is_block_type(dtype); dtype = DType(int(dtype) + 1))
+    if (dtype_info(dtype).name == name) return dtype;
+  return std::nullopt;
+}
 
 // One file while it is parsed.
 class Parser {
@@ -87,13 +74,12 @@ class Parser {
     if (field == entry.end() || !field->is_string())
       corrupt("tensor \"{}\" has no dtype", printable(name));
     const auto& text = field->get_ref<const std::string&>();
-    const auto found = std::find_if(kDTypes.begin(), kDTypes.end(),
-                                    [&](const DTypeName& d) { return d.name == text; });
-    if (found == kDTypes.end())
+    const std::optional<DType> dtype = dtype_named(text);
+    if (!dtype)
       fail_param(ErrorCode::kUnsupported, name,
                  "{}: tensor \"{}\" is of type {}, which is not supported", origin_,
                  printable(name), printable(text));
-    return found->dtype;
+    return *dtype;
   }
 
   // An array of unsigned numbers.

@@ -22,7 +22,7 @@ class TensorTable {
   const RawTensor* find(std::string_view name) const;  // does not mark it
   const RawTensor& take(std::string_view name);        // marks it; missing: an error that names it
 
-  // The file's names of what nobody took, without what is redundant (see kRedundant).
+  // The file's names of what nobody took, without what is redundant (derived tables, other towers).
   std::vector<std::string> unused(bool tied_embeddings) const;
   std::vector<ModelArtifact::TensorInfo> infos() const;
 
