@@ -16,9 +16,8 @@ std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers) {
   if (config.has("layer_types")) {
     const std::vector<std::string> types = config.get_string_array("layer_types", 4096);
     if (types.size() != size_t(layers))
-      fail_param(ErrorCode::kCorruptData, "layer_types",
-                 "{}: layer_types has {} entries for {} layers", config.origin(), types.size(),
-                 layers);
+      config.fail_key("layer_types",
+                      fmt::format("has {} entries for {} layers", types.size(), layers));
     for (size_t i = 0; i < types.size(); i++) sliding[i] = types[i] == "sliding_attention";
     return sliding;
   }

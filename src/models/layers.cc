@@ -10,6 +10,32 @@ namespace {
 
 constexpr int64_t kMaxExtent = 1 << 24;
 
+struct ActivationName {
+  std::string_view name;  // hidden_act
+  Activation activation;
+};
+constexpr ActivationName kActivations[] = {{"silu", Activation::kSilu},
+                                           {"gelu_pytorch_tanh", Activation::kGeluTanh},
+                                           {"gelu", Activation::kGeluErf}};
+
+Activation read_activation(const hub::ConfigReader& config) {
+  const std::string name = config.get_string("hidden_act", "silu");
+  for (const ActivationName& known : kActivations)
+    if (known.name == name) return known.activation;
+  fail_param(ErrorCode::kUnsupported, "hidden_act",
+             "{}: hidden_act \"{}\" is not supported (silu, gelu_pytorch_tanh, gelu are)",
+             config.origin(), name);
+}
+
+// A vector of any shape as a weight of one row.
+RawWeight as_row(RawTensor tensor) {
+  RawWeight row;
+  row.rows = 1;
+  row.cols = tensor.elements();
+  row.data = std::move(tensor);
+  return row;
+}
+
 // Takes weights out of an artifact, checked against the shape the configuration implies.
 class Loader {
  public:
@@ -32,11 +58,7 @@ class Loader {
       fail_param(ErrorCode::kCorruptData, name,
                  "{}: {} has {} elements of {}, needed are {} floats", artifact_.path().string(),
                  name, tensor.elements(), dtype_info(tensor.dtype).name, size);
-    RawWeight raw;
-    raw.data = tensor;
-    raw.rows = 1;
-    raw.cols = size;
-    return backend_.pack(raw, WeightUse::kVector);
+    return backend_.pack(as_row(tensor), WeightUse::kVector);
   }
 
   Linear linear(const std::string& module, int64_t rows, int64_t cols, bool bias) {
@@ -164,9 +186,7 @@ void scale_llama3(Rope& rope, const hub::ConfigReader& scaling) {
   const double high = scaling.get_double("high_freq_factor", 1e-3, 1e6, 4.0);
   const double original =
       double(scaling.get_int("original_max_position_embeddings", 1, kMaxExtent, 8192));
-  if (!(high > low))
-    fail_param(ErrorCode::kCorruptData, "rope_scaling",
-               "{}: rope_scaling.high_freq_factor must exceed low_freq_factor", scaling.origin());
+  if (!(high > low)) scaling.fail_key("high_freq_factor", "must exceed low_freq_factor");
   for (double& f : rope.inv_freq) {
     const double wavelength = 2 * std::numbers::pi / f;
     if (wavelength > original / low) {
@@ -181,12 +201,9 @@ void scale_llama3(Rope& rope, const hub::ConfigReader& scaling) {
 void divide_by_table(Rope& rope, hub::ModelArtifact& artifact) {
   const std::string name = "rope_freqs.weight";
   if (!artifact.has(name)) return;
-  RawWeight raw;
-  raw.data = artifact.tensor(name);
-  raw.rows = 1;
-  raw.cols = raw.data.elements();
-  std::vector<float> divisors(size_t(raw.cols));
-  decode_row(raw, 0, divisors);
+  const RawWeight stored = as_row(artifact.tensor(name));
+  std::vector<float> divisors(size_t(stored.cols));
+  decode_row(stored, 0, divisors);
   if (divisors.size() != rope.inv_freq.size())
     fail_param(ErrorCode::kCorruptData, name, "{}: {} has {} elements, the rope needs {}",
                artifact.path().string(), name, divisors.size(), rope.inv_freq.size());
@@ -211,27 +228,31 @@ DenseConfig read_dense_config(const hub::ConfigReader& config) {
   c.vocab = int(config.get_int("vocab_size", 1, kMaxExtent));
   c.norm_eps = float(config.get_double("rms_norm_eps", 0, 1, 1e-6));
   c.max_positions = config.get_int("max_position_embeddings", 1, int64_t{1} << 40, 4096);
-  c.rope_theta = config.get_double("rope_theta", 1e-3, 1e12, 10000.0);
   c.tied = config.get_bool("tie_word_embeddings", false);
+  c.activation = read_activation(config);
   if (c.heads % c.kv_heads != 0)
-    fail_param(ErrorCode::kCorruptData, "num_key_value_heads",
-               "{}: num_attention_heads ({}) is no multiple of num_key_value_heads ({})",
-               config.origin(), c.heads, c.kv_heads);
+    config.fail_key(
+        "num_attention_heads",
+        fmt::format("is {}, no multiple of num_key_value_heads ({})", c.heads, c.kv_heads));
   if (c.head_dim % 2 != 0)
     fail_param(ErrorCode::kUnsupported, "head_dim", "{}: head_dim is {}, must be even for rope",
                config.origin(), c.head_dim);
   return c;
 }
 
-Rope plain_rope(double theta, int head_dim, double factor) {
+Rope plain_rope(double theta, int head_dim) {
   Rope rope;
   for (int i = 0; i < head_dim; i += 2)
-    rope.inv_freq.push_back(std::pow(theta, -double(i) / head_dim) / factor);
+    rope.inv_freq.push_back(std::pow(theta, -double(i) / head_dim));
   return rope;
 }
 
 Rope read_rope(hub::ModelArtifact& artifact, const hub::ConfigReader& config, int head_dim) {
   Rope rope = plain_rope(config.get_double("rope_theta", 1e-3, 1e12, 10000.0), head_dim);
+  if (const double part = config.get_double("partial_rotary_factor", 0, 1, 1.0); part != 1)
+    fail_param(ErrorCode::kUnsupported, "partial_rotary_factor",
+               "{}: partial_rotary_factor is {}; only ropes over the whole head are supported",
+               config.origin(), part);
   if (const auto scaling_object = config.get_object("rope_scaling")) {
     const hub::ConfigReader& scaling = *scaling_object;
     const std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));

@@ -20,7 +20,6 @@ struct DenseConfig {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, vocab = 0;
   float norm_eps = 1e-6f;
   int64_t max_positions = 0;
-  double rope_theta = 10000;
   bool tied = false;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
   bool qk_norm = false;        // RMS norm of each head of q and k
@@ -30,8 +29,7 @@ struct DenseConfig {
   float embed_scale = 1;
   float attention_scale = 0;  // 0: head_dim^-1/2
   float attention_softcap = 0, final_softcap = 0;
-  // Names of the norms around the MLP.
-  std::string pre_mlp_norm = "post_attention_layernorm";
+  std::string pre_mlp_norm = "post_attention_layernorm";  // the tensor's name
 
   // Per layer; empty: every layer is full attention with the same rope.
   std::vector<int64_t> windows;  // 0: full attention
@@ -42,10 +40,10 @@ struct DenseConfig {
 DenseConfig read_dense_config(const hub::ConfigReader& config);
 
 // The rope of the configuration: rope_theta, rope_scaling types "default", "linear" and "llama3"
-// (other types are an error that names them); the tensor rope_freqs.weight of GGUF files divides
-// the frequencies where it is present.
+// (other types and partial_rotary_factor are errors that name them); the tensor rope_freqs.weight
+// of GGUF files divides the frequencies where it is present.
 Rope read_rope(hub::ModelArtifact& artifact, const hub::ConfigReader& config, int head_dim);
-Rope plain_rope(double theta, int head_dim, double factor = 1);
+Rope plain_rope(double theta, int head_dim);
 
 // A decoder of `config.layers` layers over `ropes`.
 std::unique_ptr<Model> build_decoder(std::string architecture, const DenseConfig& config,

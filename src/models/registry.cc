@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -11,13 +12,18 @@
 namespace mantou::models {
 namespace {
 
+struct Family {
+  std::string_view model_type;  // config.json's model_type
+  std::unique_ptr<Model> (*load)(hub::ModelArtifact& artifact, Backend& backend);
+};
+
 constexpr std::array<Family, 6> kFamilies = {{
-    {"llama", "Llama, SmolLM, MiniCPM5 and others of that shape", load_llama},
-    {"mistral", "Mistral (the llama layer)", load_llama},
-    {"qwen2", "Qwen2, Qwen2.5", load_qwen2},
-    {"qwen3", "Qwen3 dense", load_qwen3},
-    {"gemma3_text", "Gemma 3, text", load_gemma3},
-    {"gemma3", "Gemma 3, the text part", load_gemma3},
+    {"llama", load_llama},  // also SmolLM, MiniCPM5 and others of that shape
+    {"mistral", load_llama},
+    {"qwen2", load_qwen2},  // also Qwen2.5
+    {"qwen3", load_qwen3},
+    {"gemma3_text", load_gemma3},
+    {"gemma3", load_gemma3},  // the text part
 }};
 
 [[noreturn]] void fail_unknown(const hub::ModelArtifact& artifact, const std::string& type) {
@@ -29,8 +35,6 @@ constexpr std::array<Family, 6> kFamilies = {{
 }
 
 }  // namespace
-
-std::span<const Family> families() { return kFamilies; }
 
 std::unique_ptr<Model> load_model(hub::ModelArtifact& artifact, Backend& backend) {
   const std::string type = hub::config_reader(artifact).get_string("model_type");

@@ -1,22 +1,13 @@
-// Which model families there are: one table line each, see docs/adding-a-model.md.
+// From an artifact to its model. The families are one line each of the table in registry.cc, see
+// docs/adding-a-model.md.
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string_view>
 
 #include "hub/model_artifact.h"
 #include "models/model.h"
 
 namespace mantou::models {
-
-struct Family {
-  std::string_view model_type;  // config.json's model_type, GGUF's general.architecture
-  std::string_view what;        // for people
-  std::unique_ptr<Model> (*load)(hub::ModelArtifact& artifact, Backend& backend);
-};
-
-std::span<const Family> families();
 
 // Loads the artifact's model. Errors: an architecture nobody implements (kUnsupported, lists the
 // supported ones and the nearest), configuration and weights that do not fit each other, weights
