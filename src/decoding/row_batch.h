@@ -25,8 +25,6 @@ struct Row {
   int64_t stored = 0;
   int64_t generated = 0;
   int64_t max_tokens = 0;
-
-  bool in_prompt() const { return generated == 0; }
 };
 
 class RowBatch {

@@ -44,7 +44,6 @@ class Penalty : public Processor {
   }
 
   bool edits_from(int64_t) const override { return true; }
-  bool reads_history() const override { return true; }
 
  private:
   Adjust adjust_;

@@ -93,9 +93,4 @@ bool Sampler::is_plain_greedy(int64_t step) const {
   return temperature_ == 0 && !logprobs_ && !edits_from(step);
 }
 
-bool Sampler::needs_history() const {
-  return std::any_of(processors_.begin(), processors_.end(),
-                     [](const auto& p) { return p->reads_history(); });
-}
-
 }  // namespace mantou

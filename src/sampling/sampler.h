@@ -36,9 +36,6 @@ class Sampler {
   // where equal, and reports no log-probabilities: the device may do it.
   bool is_plain_greedy(int64_t step = 0) const;
 
-  // sample() reads `history`; without, the caller may pass none.
-  bool needs_history() const;
-
  private:
   TokenId choose(Step step);
   bool edits_from(int64_t step) const;

@@ -73,10 +73,8 @@ TEST(Processors, NeutralPenaltiesAreOff) {
   SamplingParams params = greedy();
   params.repetition_penalty = 1;
   EXPECT_TRUE(Sampler(params, {}, {}, 8).is_plain_greedy());
-  EXPECT_FALSE(Sampler(params, {}, {}, 8).needs_history());
   params.repetition_penalty = 1.1;
   EXPECT_FALSE(Sampler(params, {}, {}, 8).is_plain_greedy());
-  EXPECT_TRUE(Sampler(params, {}, {}, 8).needs_history());
 }
 
 TEST(Sampler, GreedyTakesTheLowestIdOfEqualLogits) {

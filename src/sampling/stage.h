@@ -24,11 +24,10 @@ struct StageInput {
 };
 
 struct Step {
-  int64_t index;                     // tokens the row generated before this one
-  std::span<const TokenId> history;  // prompt and generated tokens, oldest first
-  std::span<const uint32_t>
-      allowed;             // bit id % 32 of word id / 32: the grammar takes it; empty: none
-  ThreefryKey filter_key;  // for a filter that draws
+  int64_t index;                      // tokens the row generated before this one
+  std::span<const TokenId> history;   // prompt and generated tokens, oldest first
+  std::span<const uint32_t> allowed;  // bit id % 32 of word id / 32: the grammar takes it; or empty
+  ThreefryKey filter_key;             // for a filter that draws
 };
 
 class Processor {
@@ -37,7 +36,6 @@ class Processor {
   virtual void apply(std::span<float> logits, const Step& step) = 0;
   // May change logits at `step` or later even without a grammar.
   virtual bool edits_from(int64_t step) const = 0;
-  virtual bool reads_history() const { return false; }
 };
 
 class Filter {
