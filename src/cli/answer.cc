@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
+#include <optional>
 
 #include "base/mailbox.h"
 #include "text/stop_matcher.h"
@@ -88,6 +90,11 @@ Answer answer(Engine& engine, Request request, std::shared_ptr<const text::Token
   }
   if (answer.outcome.error) throw *answer.outcome.error;
   return answer;
+}
+
+void print_now(std::string_view text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
 }
 
 std::string describe(const Outcome& o) {

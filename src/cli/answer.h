@@ -27,7 +27,11 @@ Answer answer(Engine& engine, Request request, std::shared_ptr<const text::Token
               const std::vector<std::string>& stops,
               const std::function<void(std::string_view)>& print, bool interruptible);
 
-// "prompt 34 tokens (12 cached), 210.3 tok/s | answer 48 tokens, 88.1 tok/s | first token 0.18 s".
+// Writes to standard output at once: the `print` of the verbs.
+void print_now(std::string_view text);
+
+// "prompt 34 tokens (12 cached), 210.3 tok/s | answer 48 tokens, 88.1 tok/s | first token after
+// 0.18 s".
 std::string describe(const Outcome& outcome);
 
 }  // namespace mantou::cli

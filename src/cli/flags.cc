@@ -132,7 +132,7 @@ const Flag* find(const Verb& verb, std::string_view name) {
 // Why `name` is no option of `verb`, as the end of a message.
 std::string explain_unknown(const Verb& verb, const std::string& name) {
   for (const Verb& other : verbs())
-    if (find(other, name)) return fmt::format("; it is one of {}", other.name);
+    if (find(other, name)) return fmt::format("; {} has it", other.name);
   std::vector<std::string> names;
   for (const Flag& flag : flags()) {
     if (!(flag.verbs & verb.bit)) continue;

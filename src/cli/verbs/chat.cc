@@ -31,15 +31,9 @@ class Conversation {
     Request request = make_request(model_, options_);
     request.cache.session = "chat";
     request.prompt = model_.chat_template->render(asked, chat_options(options_.prompt)).ids;
-    const Answer result = answer(
-        engine_, std::move(request), model_.tokenizer, options_.limits.stop,
-        [](std::string_view piece) {
-          fmt::print("{}", piece);
-          std::fflush(stdout);
-        },
-        true);
-    fmt::print("{}\n", result.outcome.reason == FinishReason::kCancelled ? " …" : "");
-    std::fflush(stdout);
+    const Answer result = answer(engine_, std::move(request), model_.tokenizer,
+                                 options_.limits.stop, print_now, /*interruptible=*/true);
+    print_now(result.outcome.reason == FinishReason::kCancelled ? " …\n" : "\n");
     messages_ = std::move(asked);
     messages_.push_back({{"role", "assistant"}, {"content", result.text}});
     if (options_.prompt.stats) fmt::print(stderr, "[{}]\n", describe(result.outcome));
@@ -64,10 +58,7 @@ int run_chat(const Options& options) {
   Conversation conversation(options, model);
   if (!options.prompt.prompt.empty()) conversation.turn(options.prompt.prompt);
   for (std::string line;;) {
-    if (terminal) {
-      fmt::print("> ");
-      std::fflush(stdout);
-    }
+    if (terminal) print_now("> ");
     if (!std::getline(std::cin, line)) break;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/answer.h"
@@ -23,9 +24,12 @@ std::string read_prompt(const PromptOptions& options) {
 std::vector<TokenId> prompt_ids(const LoadedModel& model, const PromptOptions& options) {
   const std::string prompt = read_prompt(options);
   if (options.raw || model.chat_template->is_fallback()) {
-    if (!options.system.empty())
-      fail_param(ErrorCode::kInvalidArgument, "--system", "--system needs a chat template: {}",
-                 options.raw ? "leave --raw out" : "this checkpoint has none");
+    for (const auto& [flag, value] :
+         {std::pair("--system", &options.system),
+          std::pair("--chat-template-kwargs", &options.chat_template_kwargs)})
+      if (!value->empty())
+        fail_param(ErrorCode::kInvalidArgument, flag, "{} needs a chat template: {}", flag,
+                   options.raw ? "leave --raw out" : "this checkpoint has none");
     return model.tokenizer->encode(prompt, {});
   }
   nlohmann::json messages = nlohmann::json::array();
@@ -42,13 +46,8 @@ int run_generate(const Options& options) {
   Request request = make_request(model, options);
   request.prompt = prompt_ids(model, options.prompt);
   Engine engine(std::move(model.executor), {1, options.model.batch_size});
-  const Answer result = answer(
-      engine, std::move(request), model.tokenizer, options.limits.stop,
-      [](std::string_view text) {
-        fmt::print("{}", text);
-        std::fflush(stdout);
-      },
-      false);
+  const Answer result = answer(engine, std::move(request), model.tokenizer, options.limits.stop,
+                               print_now, /*interruptible=*/false);
   fmt::print("\n");
   if (options.prompt.stats)
     fmt::print(stderr, "{} | loaded in {:.2f} s\n", describe(result.outcome), model.load_seconds);

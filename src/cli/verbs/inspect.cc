@@ -38,15 +38,15 @@ json describe_tensors(const hub::ModelArtifact& artifact) {
   return {{"count", all.count}, {"bytes", all.bytes}, {"types", types}};
 }
 
-// What a row costs in the cache: full layers grow with each token, sliding ones stop at their
-// window.
-json describe_cache(const models::Model& model, KvType type) {
-  const size_t element = type == KvType::kF32 ? 4 : 2;
+// What a row costs in the cache as f16: full layers grow with each token, sliding ones stop at
+// their window.
+json describe_cache(const models::Model& model) {
+  constexpr size_t kElement = 2;  // bytes
   size_t growing = 0, sliding = 0;
   int64_t window = 0;
   int layers = 0, sliding_layers = 0;
-  for (const StateSpec& spec : model.state_specs(type)) {
-    const size_t bytes = 2 * size_t(spec.kv_heads) * size_t(spec.head_dim) * element;
+  for (const StateSpec& spec : model.state_specs(KvType::kF16)) {
+    const size_t bytes = 2 * size_t(spec.kv_heads) * size_t(spec.head_dim) * kElement;
     (spec.window > 0 ? sliding : growing) += bytes;
     sliding_layers += spec.window > 0;
     window = std::max(window, spec.window);
@@ -84,7 +84,7 @@ json describe_load(hub::ModelArtifact& artifact) {
   try {
     const auto backend = make_inspection_backend();
     const auto model = models::load_model(artifact, *backend);
-    out["cache"] = describe_cache(*model, KvType::kF16);
+    out["cache"] = describe_cache(*model);
   } catch (const Error& error) {
     out["supported"] = false;
     out["problem"] = error.message();
