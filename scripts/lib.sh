@@ -5,7 +5,7 @@
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$ROOT/build
 
-BUILD_PACKAGES=(build-essential cmake ninja-build ccache ca-certificates libboost1.81-dev libcli11-dev
+BUILD_PACKAGES=(build-essential cmake ninja-build ccache ca-certificates libboost1.81-dev
   nlohmann-json3-dev libspdlog-dev libfmt-dev python3 python3-pip)
 TEST_PACKAGES=(git python3-venv libgtest-dev libgmock-dev clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
 RUST_PACKAGES=(rustc-web cargo-web)
