@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <iostream>
@@ -64,6 +65,11 @@ void print_ids(const text::Tokenizer& tokenizer, const std::string& input,
 }  // namespace
 
 int run_tokenize(const Options& options) {
+  if (options.tokenize.ids && (options.tokenize.no_bos || options.tokenize.parse_special))
+    fail_param(
+        ErrorCode::kInvalidArgument, "--ids",
+        "--ids turns ids into text; --no-bos and --parse-special are for the other way, leave "
+        "them out");
   const auto artifact = hub::ModelArtifact::open(hub::resolve_model(options.model.model));
   const auto tokenizer = text::Tokenizer::build(artifact->tokenizer());
   const std::string input = read_input(options.tokenize.text);
