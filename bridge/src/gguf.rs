@@ -260,11 +260,10 @@ impl ByteLevel {
                     return ids.push(id);
                 }
             }
+            // Bytes that the vocabulary lacks are as if they were not there, as in HF's BPE.
             let bytes = word.bytes().map(|byte| (self.byte_ids[usize::from(byte)], 1));
-            merger.run(bytes, self, |symbol| match symbol.id {
-                NO_ID => owner.push_unknown(ids),
-                id => ids.push(id),
-            });
+            let known = bytes.filter(|(id, _)| *id != NO_ID);
+            merger.run(known, self, |symbol| ids.push(symbol.id));
         });
     }
 }
