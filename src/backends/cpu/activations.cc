@@ -18,20 +18,16 @@ MatmulInput Activations::prepare(const Tensor& x, const Norm* norm, const float*
   float* const normed =
       norm ? memory_.allocate_array<float>(stride * size_t(pool_.threads())) : nullptr;
 
-  const auto prepare_row = [&](int r, int thread) {
+  for_rows(x, [&](int64_t r, int thread) {
     const float* v = row(x, r);
     if (norm) {
       float* const out = normed + stride * size_t(thread);
       rms_norm(table_, v, scale, norm->eps, norm->plus_one, cols, out);
       v = out;
     }
-    if (quantized) quantize_row(table_, v, cols, r, rows, quantized);
-    if (panels) panel_row(table_, v, cols, r, rows, panels);
-  };
-  if (x.rows() * x.cols() < kSerialFloats || rows == 1)
-    for (int r = 0; r < rows; r++) prepare_row(r, 0);
-  else
-    pool_.run(rows, prepare_row);
+    if (quantized) quantize_row(table_, v, cols, int(r), rows, quantized);
+    if (panels) panel_row(table_, v, cols, int(r), rows, panels);
+  });
   return {rows, cols, quantized, panels};
 }
 

@@ -21,14 +21,15 @@ class Activations {
 
   Activations(const KernelTable& table, ThreadPool& pool) : table_(table), pool_(pool) {}
 
-  // f(row) for each row of x: on the calling thread when there is little to do, else spread out.
+  // f(row, thread) for each row of x: on the calling thread when there is little to do, else spread
+  // out.
   template <class F>
   void for_rows(const Tensor& x, const F& f) {
     if (x.rows() * x.cols() < kSerialFloats || x.rows() == 1) {
-      for (int64_t t = 0; t < x.rows(); t++) f(t);
+      for (int64_t t = 0; t < x.rows(); t++) f(t, 0);
       return;
     }
-    pool_.run(int(x.rows()), [&](int chunk, int) { f(int64_t(chunk)); });
+    pool_.run(int(x.rows()), [&](int chunk, int thread) { f(int64_t(chunk), thread); });
   }
 
   // The asked forms of norm ? norm(x) : x, valid until the next call. `scale`: the norm's weights.

@@ -89,7 +89,7 @@ class CpuBackend final : public Backend {
   Tensor embed(const Weight& table, std::span<const int32_t> tokens, float scale) override {
     const RawWeight& raw = static_cast<const TableStorage*>(table.storage())->raw;
     Tensor x = buffers_.make(int64_t(tokens.size()), table.cols());
-    activations_.for_rows(x, [&](int64_t t) {
+    activations_.for_rows(x, [&](int64_t t, int) {
       float* const out = row(x, t);
       decode_row(raw, tokens[size_t(t)], {out, size_t(x.cols())});
       if (scale != 1) cpu::scale(table_, out, scale, x.cols(), out);
@@ -105,7 +105,7 @@ class CpuBackend final : public Backend {
   Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) override {
     const RopeTable* angles = rope ? &rope_table(*rope) : nullptr;
     const int n = int(x.cols() / head_dim);
-    activations_.for_rows(x, [&](int64_t t) {
+    activations_.for_rows(x, [&](int64_t t, int) {
       float* const v = row(x, t);
       if (per_head)
         for (int h = 0; h < n; h++)
@@ -144,8 +144,9 @@ class CpuBackend final : public Backend {
     const Linear* const pair[] = {&spec.gate, &spec.up};
     const std::vector<Tensor> gate_up = product(x, &spec.pre, pair);
     const Tensor &gate = gate_up[0], &up = gate_up[1];
-    activations_.for_rows(
-        gate, [&](int64_t t) { activate(spec.activation, row(gate, t), row(up, t), gate.cols()); });
+    activations_.for_rows(gate, [&](int64_t t, int) {
+      activate(spec.activation, row(gate, t), row(up, t), gate.cols());
+    });
     return add_output(gate, spec.down, spec.post ? &*spec.post : nullptr, x);
   }
 
@@ -159,7 +160,7 @@ class CpuBackend final : public Backend {
     const Linear* const one[] = {&output};
     logits_ = product(x, &head.norm, one)[0];
     std::vector<Score> scores(requests.size());
-    activations_.for_rows(logits_, [&](int64_t t) {
+    activations_.for_rows(logits_, [&](int64_t t, int) {
       float* const v = row(logits_, t);
       if (head.softcap > 0) softcap(table_, v, head.softcap, logits_.cols(), v);
       Score& score = scores[size_t(t)];
@@ -196,7 +197,7 @@ class CpuBackend final : public Backend {
     for (size_t i = 0; i < linears.size(); i++)
       if (linears[i]->bias) {
         const float* const bias = vector_of(*linears[i]->bias);
-        activations_.for_rows(outputs[i], [&](int64_t t) {
+        activations_.for_rows(outputs[i], [&](int64_t t, int) {
           add(table_, row(outputs[i], t), bias, outputs[i].cols(), row(outputs[i], t));
         });
       }
@@ -204,7 +205,7 @@ class CpuBackend final : public Backend {
   }
 
   void add_residual(const Tensor& y, const Norm* post, const Tensor& residual) {
-    activations_.for_rows(y, [&](int64_t t) {
+    activations_.for_rows(y, [&](int64_t t, int) {
       float* const v = row(y, t);
       if (post)
         rms_norm(table_, v, vector_of(post->scale), post->eps, post->plus_one, int(y.cols()), v);
@@ -242,7 +243,7 @@ class CpuBackend final : public Backend {
 
   const CpuOptions options_;
   const KernelTable& table_;
-  const mantou::Isa isa_;
+  const Isa isa_;
   ThreadPool pool_;
   Arena weights_;
   std::shared_ptr<KvBlockPool> blocks_ = KvBlockPool::create();

@@ -170,9 +170,9 @@ void AttentionRun::plan_row(const StepRow& row, const float* q, float* out) {
   }
   const int head_dim = state_.layout().head_dim;
   const int group = params_.heads / state_.layout().kv_heads;
-  const int group_parts = ceil_div(group, kTileRows);
+  const int group_parts = ceil_div(group, kQueryTileRows);
   const int heads = ceil_div(group, group_parts);
-  const int queries = kTileRows / heads;
+  const int queries = kQueryTileRows / heads;
   for (int head = 0; head < params_.heads;) {
     const int tile_heads = std::min(heads, (head / group + 1) * group - head);
     // The last queries see most keys: first, so that the small ones fill the end.

@@ -12,8 +12,8 @@
 
 namespace mantou::cpu {
 
-constexpr int kTileRows = 48;    // rows (queries × heads) of a tile at most
-constexpr int kSplitBlocks = 8;  // blocks whose partial result is computed on its own
+constexpr int kQueryTileRows = 48;  // rows (queries × heads) of a tile at most
+constexpr int kSplitBlocks = 8;     // blocks whose partial result is computed on its own
 constexpr int kSplitTokens = kSplitBlocks * kBlockTokens;
 constexpr int kQueryStride = 528;  // floats; not a multiple of 4 KiB
 constexpr int kLanes = 16;         // floats of the vectors that define the order of sums
@@ -50,13 +50,13 @@ struct Part {
 
 // Per thread.
 struct TileScratch {
-  alignas(64) float queries[kTileRows][kQueryStride];  // scaled
-  alignas(64) float weights[kTileRows][kBlockTokens];  // logits, then exponentials
-  alignas(64) float lane_sums[kTileRows][kLanes];
+  alignas(64) float queries[kQueryTileRows][kQueryStride];  // scaled
+  alignas(64) float weights[kQueryTileRows][kBlockTokens];  // logits, then exponentials
+  alignas(64) float lane_sums[kQueryTileRows][kLanes];
   alignas(64) float slab[64 * 64];  // keys or values converted to f32
-  alignas(64) float tile_top[kTileRows];
-  alignas(64) float part[kTileRows * (kMaxHeadDim + 2)];
-  alignas(64) float total[kTileRows * (kMaxHeadDim + 2)];
+  alignas(64) float tile_top[kQueryTileRows];
+  alignas(64) float part[kQueryTileRows * (kMaxHeadDim + 2)];
+  alignas(64) float total[kQueryTileRows * (kMaxHeadDim + 2)];
 };
 
 struct AttentionKernels {

@@ -15,7 +15,7 @@
 
 namespace mantou::cpu {
 
-// Names the arithmetic of matrix and elementwise kernels; part of signatures and cache namespaces.
+// Names the arithmetic of matrix and elementwise kernels.
 constexpr std::string_view kNumericsId = "cpu-i8g32-1";
 
 // 32 activations of one row: x[i] ≈ scale · q[i].
