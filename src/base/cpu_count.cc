@@ -10,8 +10,6 @@
 #include <string_view>
 #include <thread>
 
-#include "base/thread_pool.h"
-
 #if defined(__linux__)
 #include <sched.h>
 #endif

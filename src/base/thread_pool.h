@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu_count.h"  // default_thread_count: what to give the constructor
+
 namespace mantou {
 
 class ThreadPool {
@@ -68,9 +70,5 @@ class ThreadPool {
   alignas(64) std::atomic<uint32_t> epoch_{0};   // idle workers wait for it to change
   alignas(64) std::atomic<int> unfinished_{0};   // chunks of the region that are not done
 };
-
-// Threads worth starting on this machine: distinct physical cores of the process' CPU affinity, no
-// more than the cgroup CPU quota (v1 or v2, rounded down) allows; at least 1.
-int default_thread_count();
 
 }  // namespace mantou

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "backends/cpu/cpu_backend.h"
-#include "base/thread_pool.h"
+#include "base/cpu_count.h"
 #include "hub/config_reader.h"
 #include "hub/model_artifact.h"
 #include "hub/resolve.h"

@@ -1,18 +1,13 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <thread>
+#include <string>
+#include <string_view>
 
+#include "base/cpu_count.h"
 #include "base/cpu_features.h"
-#include "cli/verbs/verbs.h"
-#if __has_include("cli/build_info.h")
 #include "cli/build_info.h"
-#else  // configured without cmake/build_info.cmake
-namespace mantou::cli {
-constexpr char kProgramVersion[] = "(unknown version)", kRevision[] = "",
-               kBuildType[] = "unknown build", kCompiler[] = "g++ " __VERSION__;
-}
-#endif
+#include "cli/verbs/verbs.h"
 
 namespace mantou::cli {
 
@@ -24,7 +19,7 @@ int run_version(const Options&) {
   fmt::print("build    {}, {}\n", kCompiler, kBuildType);
   fmt::print("machine  {}, {} threads\n",
              detected == used ? std::string(used) : fmt::format("{} (of {})", used, detected),
-             std::thread::hardware_concurrency());
+             default_thread_count());
   return 0;
 }
 
