@@ -1,8 +1,8 @@
-// The whole C ABI of the bridge: tokenizers and chat templates, written in Rust, behind opaque handles.
+// The whole C ABI of the bridge: tokenizers and chat templates, written in Rust, as opaque handles.
 //
 // Ownership: a handle belongs to the caller until its _free; BridgeBytes and BridgeIds that a call
-// filled in go back through bridge_bytes_free and bridge_ids_free, whatever they hold. Slices that a
-// call returns stay valid as long as the handle they came from; slices passed in are only read
+// filled in go back through bridge_bytes_free and bridge_ids_free, whatever they hold. Slices that
+// a call returns stay valid as long as the handle they came from; slices passed in are only read
 // during the call. Handles are immutable: any number of threads may use one at the same time.
 //
 // Errors: a null handle or a false result means failure. The message is that of the calling thread
@@ -81,8 +81,8 @@ BridgeTokenizerTraits bridge_tokenizer_traits(const BridgeTokenizer* tokenizer);
 bool bridge_tokenizer_frame(const BridgeTokenizer* tokenizer, BridgeIds* prefix, BridgeIds* suffix);
 
 // The ids of `text` alone, without what the frame adds. Invalid UTF-8 is read as U+FFFD. Text that
-// spells a special token becomes that token unless parse_special is false or the text touches one of
-// the `literal` ranges.
+// spells a special token becomes that token unless parse_special is false or the text touches one
+// of the `literal` ranges.
 bool bridge_tokenizer_encode(const BridgeTokenizer* tokenizer, BridgeSlice text, bool parse_special,
                              const BridgeRange* literal, size_t literal_count, BridgeIds* out);
 

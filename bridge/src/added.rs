@@ -1,7 +1,7 @@
 //! Added tokens: texts that are found before a tokenizer does anything else.
 //!
-//! The search is that of HF `tokenizers` (leftmost, longest, no overlaps), so that ids agree, with one
-//! thing more: where a text is literal, tokens flagged special are passed over.
+//! The search is that of HF `tokenizers` (leftmost, longest, no overlaps), so that ids agree, with
+//! one thing more: where a text is literal, tokens flagged special are passed over.
 
 use std::ops::Range;
 
@@ -143,7 +143,8 @@ mod tests {
         let mut strip = AddedToken::plain("[M]", 3, true);
         strip.lstrip = true;
         strip.rstrip = true;
-        let list = vec![AddedToken::plain("<a>", 1, true), AddedToken::plain("<a><b>", 2, false), strip];
+        let list =
+            vec![AddedToken::plain("<a>", 1, true), AddedToken::plain("<a><b>", 2, false), strip];
         AddedTokens::new(list).unwrap()
     }
 
@@ -154,7 +155,8 @@ mod tests {
 
     #[test]
     fn longest_wins_and_spaces_are_taken() {
-        let expected = [("x", None), ("<a>", Some(1)), ("y", None), (" [M]\n", Some(3)), ("<a><b>", Some(2))];
+        let expected =
+            [("x", None), ("<a>", Some(1)), ("y", None), (" [M]\n", Some(3)), ("<a><b>", Some(2))];
         let expected: Vec<_> = expected.iter().map(|(t, id)| (t.to_string(), *id)).collect();
         assert_eq!(ids("x<a>y [M]\n<a><b>", Literal::Nowhere), expected);
     }

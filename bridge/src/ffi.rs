@@ -60,7 +60,8 @@ impl Slice {
     /// # Safety
     /// As `bytes`.
     pub unsafe fn text<'a>(self, what: &str) -> Result<&'a str> {
-        std::str::from_utf8(unsafe { self.bytes() }).map_err(|e| format!("{what} is not UTF-8: {e}"))
+        std::str::from_utf8(unsafe { self.bytes() })
+            .map_err(|e| format!("{what} is not UTF-8: {e}"))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Tokenizers of GGUF vocabularies, built straight from the file's tables.
 //!
 //! "gpt2" is byte-level BPE: words by regular expression, bytes joined by the rank of their merge.
-//! "llama" is SentencePiece BPE: the whole text, spaces as U+2581, characters joined by the score of
-//! the piece they make, and bytes for what no piece covers.
+//! "llama" is SentencePiece BPE: the whole text, spaces as U+2581, characters joined by the score
+//! of the piece they make, and bytes for what no piece covers.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -57,9 +57,12 @@ impl GgufTokenizer {
         if count == 0 || count > MAX_TOKENS {
             return Err(format!("tokenizer.ggml.tokens holds {count} tokens"));
         }
-        for (name, length) in [("token_type", tables.types.len()), ("scores", tables.scores.len())] {
+        for (name, length) in [("token_type", tables.types.len()), ("scores", tables.scores.len())]
+        {
             if length != 0 && length != count {
-                return Err(format!("tokenizer.ggml.{name} has {length} entries for {count} tokens"));
+                return Err(format!(
+                    "tokenizer.ggml.{name} has {length} entries for {count} tokens"
+                ));
             }
         }
         match tables.model {
@@ -71,7 +74,6 @@ impl GgufTokenizer {
         }
     }
 
-    /// `bytes_of` gives what an ordinary token decodes to.
     fn assemble(
         tables: &Tables,
         model: Model,
@@ -237,7 +239,9 @@ impl ByteLevel {
                 Some((pair, find(&bytes)?))
             });
             let Some((pair, id)) = joined else {
-                return Err(format!("tokenizer.ggml.merges[{rank}]: \"{merge}\" joins unknown tokens"));
+                return Err(format!(
+                    "tokenizer.ggml.merges[{rank}]: \"{merge}\" joins unknown tokens"
+                ));
             };
             merges.entry(pair_key(pair.0, pair.1)).or_insert((rank as u32, id));
         }
@@ -293,7 +297,8 @@ impl Pieces {
         let mut byte_ids = [NO_ID; 256];
         for (id, text) in tables.tokens.iter().enumerate() {
             let kind = kind_of(tables, id);
-            let byte = (type_of(tables, id) == token_type::BYTE).then(|| byte_token(text)).flatten();
+            let byte =
+                (type_of(tables, id) == token_type::BYTE).then(|| byte_token(text)).flatten();
             match (byte, kind) {
                 (Some(byte), _) => {
                     byte_ids[usize::from(byte)] = id as u32;

@@ -196,12 +196,15 @@ impl Decoding {
             "Fuse" => {}
             "Replace" => {
                 let pattern = decoder["pattern"]["String"].as_str();
-                let pattern = pattern.ok_or("decoder Replace with a regular expression is unsupported")?;
+                let pattern =
+                    pattern.ok_or("decoder Replace with a regular expression is unsupported")?;
                 self.replace.push((pattern.into(), text("content")));
             }
             "Strip" => {
                 if text("content") != " " || decoder["stop"].as_u64() != Some(0) {
-                    return Err("decoder Strip of anything but leading spaces is unsupported".into());
+                    return Err(
+                        "decoder Strip of anything but leading spaces is unsupported".into()
+                    );
                 }
                 self.drops_leading_space = decoder["start"].as_u64() != Some(0);
             }

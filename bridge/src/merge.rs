@@ -46,8 +46,8 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// Joins the symbols `first` gives (id, byte length; from left to right) as far as `pairs` knows
-    /// how, and hands each that remains to `emit`.
+    /// Joins the symbols `first` gives (id, byte length; from left to right) as far as `pairs`
+    /// knows how, and hands each that remains to `emit`.
     pub fn run(
         &mut self,
         first: impl Iterator<Item = (u32, u32)>,

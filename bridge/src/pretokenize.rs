@@ -1,7 +1,7 @@
 //! How byte-level vocabularies cut a text into words: `tokenizer.ggml.pre` to regular expressions.
 //!
-//! Each name stands for the pre-tokenizer of one or more families' tokenizer.json. A text is split at
-//! the first pattern, the parts at the second, and so on; what lies between matches is a part too.
+//! Each name stands for the pre-tokenizer of one or more families' tokenizer.json. A text is split
+//! at the first pattern, the parts at the second, and so on; what lies between matches is a part too.
 
 use onig::Regex;
 
@@ -37,8 +37,7 @@ impl Family {
     }
 }
 
-const GPT2: &str =
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const DIGIT: &str = r"\p{N}";
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -56,29 +55,55 @@ const DEFAULT_PUNCTUATION: &str = r"[\p{P}\$\+<=>\^~\|]+";
 const THREE_DIGITS: &str = r"[0-9][0-9][0-9]";
 
 pub const FAMILIES: &[Family] = &[
-    Family::new(
-        &["default"],
-        &[DEFAULT_PUNCTUATION, GPT2, r"\p{N}+", THREE_DIGITS],
-    ),
+    Family::new(&["default"], &[DEFAULT_PUNCTUATION, GPT2, r"\p{N}+", THREE_DIGITS]),
     Family::new(
         &[
-            "gpt-2", "a.x-4.0", "exaone4", "gigachat", "granite-docling", "jais", "jina-de",
-            "jina-es", "jina-v1-en", "jina-v2-code", "jina-v2-de", "jina-v2-es", "mellum",
-            "modern-bert", "mpt", "olmo", "phi-2", "roberta-bpe", "trillion",
+            "gpt-2",
+            "a.x-4.0",
+            "exaone4",
+            "gigachat",
+            "granite-docling",
+            "jais",
+            "jina-de",
+            "jina-es",
+            "jina-v1-en",
+            "jina-v2-code",
+            "jina-v2-de",
+            "jina-v2-es",
+            "mellum",
+            "modern-bert",
+            "mpt",
+            "olmo",
+            "phi-2",
+            "roberta-bpe",
+            "trillion",
         ],
         &[GPT2],
     ),
     Family::new(
         &[
-            "smollm", "codeshell", "command-r", "exaone", "mellum2", "minerva-7b", "refact",
+            "smollm",
+            "codeshell",
+            "command-r",
+            "exaone",
+            "mellum2",
+            "minerva-7b",
+            "refact",
             "starcoder",
         ],
         &[DIGIT, GPT2],
     ),
     Family::new(
         &[
-            "llama-bpe", "falcon-h1", "falcon3", "jina-v5-nano", "lfm2", "llama-v3", "llama3",
-            "midm-2.0", "pixtral",
+            "llama-bpe",
+            "falcon-h1",
+            "falcon3",
+            "jina-v5-nano",
+            "lfm2",
+            "llama-v3",
+            "llama3",
+            "midm-2.0",
+            "pixtral",
         ],
         &[LLAMA3],
     )
@@ -102,10 +127,7 @@ pub const FAMILIES: &[Family] = &[
             r"\p{N}+",
         ],
     ),
-    Family::new(
-        &["deepseek-coder"],
-        &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, DIGIT],
-    ),
+    Family::new(&["deepseek-coder"], &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_CJK, DIGIT]),
     Family::new(
         &["deepseek-v3", "hunyuan-dense", "joyai-llm"],
         &[r"\p{N}{1,3}", r"[一-龥\x{3040}-ゟ゠-ヿ]+", DEEPSEEK3],
@@ -132,7 +154,8 @@ impl Pretokenizer {
                 known.join(", ")
             ));
         };
-        let compile = |p: &&str| Regex::new(p).map_err(|e| format!("pre-tokenizer \"{name}\": {e}"));
+        let compile =
+            |p: &&str| Regex::new(p).map_err(|e| format!("pre-tokenizer \"{name}\": {e}"));
         let patterns = family.patterns.iter().map(compile).collect::<Result<_>>()?;
         Ok(Pretokenizer { family, patterns })
     }

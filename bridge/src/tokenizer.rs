@@ -212,7 +212,12 @@ unsafe extern "C" fn bridge_tokenizer_token(tokenizer: *const Tokenizer, id: u32
     let vocabulary = unsafe { &*tokenizer }.vocabulary();
     let id = id as usize;
     if id >= vocabulary.len() {
-        return TokenView { piece: Slice::EMPTY, bytes: Slice::EMPTY, added: false, special: false };
+        return TokenView {
+            piece: Slice::EMPTY,
+            bytes: Slice::EMPTY,
+            added: false,
+            special: false,
+        };
     }
     TokenView {
         piece: Slice::of(vocabulary.pieces.get(id)),

@@ -84,8 +84,8 @@ pub enum Kind {
 /// The letters of byte-level vocabularies end here.
 const LETTERS: usize = 0x144;
 
-/// The reversible alphabet of byte-level vocabularies: printable Latin-1 bytes stand for themselves,
-/// the other 68 are moved to U+0100 and up (GPT-2's `bytes_to_unicode`).
+/// The reversible alphabet of byte-level vocabularies: printable Latin-1 bytes stand for
+/// themselves, the other 68 are moved to U+0100 and up (GPT-2's `bytes_to_unicode`).
 pub struct ByteAlphabet([Option<u8>; LETTERS]);
 
 impl ByteAlphabet {
@@ -104,8 +104,8 @@ impl ByteAlphabet {
         ByteAlphabet(bytes)
     }
 
-    /// Appends the bytes that `piece` spells, or its own bytes when it has a letter from outside the
-    /// alphabet.
+    /// Appends the bytes that `piece` spells, or its own bytes when it has a letter from outside
+    /// the alphabet.
     pub fn decode_into(&self, piece: &str, out: &mut Vec<u8>) {
         let before = out.len();
         for letter in piece.chars() {

@@ -139,6 +139,8 @@ int main() {
       out = mantou::answer(nlohmann::ordered_json::parse(line));
     } catch (const mantou::Error& error) {
       out = {{"error", error.message()}, {"param", error.param()}};
+    } catch (const nlohmann::json::exception& error) {
+      out = {{"error", error.what()}, {"param", "request"}};
     }
     std::cout << out.dump() << std::endl;
   }

@@ -67,7 +67,9 @@ impl Writer {
             ValueKind::String => self.string(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => self.sequence(value, depth)?,
             ValueKind::Map => self.map(value, depth)?,
-            other => return Err(invalid(format!("Object of type {other} is not JSON serializable"))),
+            other => {
+                return Err(invalid(format!("Object of type {other} is not JSON serializable")));
+            }
         }
         Ok(())
     }

@@ -13,11 +13,11 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Va
 use crate::ffi::{Buffer, Result, Slice, free_handle, guard, handle, set_last_error};
 
 const NAME: &str = "chat_template"; // shown in messages, with the line
-/// Every instruction costs one, and so do 64 bytes produced: a few tenths of a second of work at most.
+/// Every instruction costs one, and so do 64 bytes produced: a few tenths of a second of work.
 const FUEL: u64 = 5_000_000;
 const RECURSION: usize = 120; // of macros
-/// A template can nest values as deep as its fuel lasts, and dropping them takes stack for each level
-/// (about 150 bytes). So rendering has a stack of its own, of which only what is touched is real.
+/// A template can nest values as deep as its fuel lasts, and dropping them takes stack for each
+/// level (about 150 bytes). So rendering has a stack of its own, of which only what is touched is real.
 const STACK: usize = 1 << 30;
 
 pub struct Template(Environment<'static>);
@@ -69,7 +69,8 @@ impl Template {
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("template".into()).stack_size(STACK);
             let running = thread.spawn_scoped(scope, || self.render_here(context));
-            let running = running.map_err(|e| Failure::Failed(format!("no thread to render on: {e}")))?;
+            let running =
+                running.map_err(|e| Failure::Failed(format!("no thread to render on: {e}")))?;
             running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
@@ -244,21 +245,42 @@ mod tests {
         })
     }
 
-    // Expected texts are what transformers' renderer gives (tools/check_templates.py compares more).
+    // Expected texts are those of transformers' renderer (tools/check_templates.py compares more).
     #[test]
     fn renders_like_transformers() {
         let cases = [
             ("{% if true %}\n  x\n  {% endif %}\ny\n", "  x\ny"),
-            ("{{ [1, 'a', none, true, 1.0, {'k': \"it's\"}] }}", "[1, 'a', None, True, 1.0, {'k': \"it's\"}]"),
-            ("{{ {'a': 1, 'b': [1.5, 1e20, 1e-7]} | tojson }}", "{\"a\": 1, \"b\": [1.5, 1e+20, 1e-07]}"),
+            (
+                "{{ [1, 'a', none, true, 1.0, {'k': \"it's\"}] }}",
+                "[1, 'a', None, True, 1.0, {'k': \"it's\"}]",
+            ),
+            (
+                "{{ {'a': 1, 'b': [1.5, 1e20, 1e-7]} | tojson }}",
+                "{\"a\": 1, \"b\": [1.5, 1e+20, 1e-07]}",
+            ),
             ("{{ 'é<&>\"\u{1}' | tojson }}", "\"é<&>\\\"\\u0001\""),
             ("{{ 'é😀' | tojson(ensure_ascii=true) }}", "\"\\u00e9\\ud83d\\ude00\""),
-            ("{{ {'a': [1, {}], 'b': []} | tojson(indent=2) }}", "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}"),
-            ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, separators=(',', ':')) }}", "{\"a\":2,\"b\":1}"),
+            (
+                "{{ {'a': [1, {}], 'b': []} | tojson(indent=2) }}",
+                "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": []\n}",
+            ),
+            (
+                "{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, separators=(',', ':')) }}",
+                "{\"a\":2,\"b\":1}",
+            ),
             ("{%- generation -%} a {%- endgeneration %}|{# {% generation %} #}b", "a|b"),
-            ("{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}", "02"),
-            ("{{ 'a-b-c'.rsplit('-', 1) }}{{ ' x '.strip() }}{{ 'ab'.removeprefix('a') }}", "['a-b', 'c']xb"),
-            ("{{ none is iterable }}{{ 'a' is iterable }}{{ {} is sequence }}{{ x is defined }}", "FalseTrueTrueFalse"),
+            (
+                "{% for i in range(5) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 3 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+                "02",
+            ),
+            (
+                "{{ 'a-b-c'.rsplit('-', 1) }}{{ ' x '.strip() }}{{ 'ab'.removeprefix('a') }}",
+                "['a-b', 'c']xb",
+            ),
+            (
+                "{{ none is iterable }}{{ 'a' is iterable }}{{ {} is sequence }}{{ x is defined }}",
+                "FalseTrueTrueFalse",
+            ),
             ("{{ '7'.zfill(3) }}{{ 'a'.center(4, '*') }}{{ 'ab'.index('b') }}", "007*a**1"),
         ];
         for (source, expected) in cases {
