@@ -276,6 +276,22 @@ const std::vector<Flag>& table() {
        .target = FIELD(server.body_limit),
        .low = 1,
        .high = 4096},
+      {.name = "api-key",
+       .verbs = kServe,
+       .group = FlagGroup::kServer,
+       .value = "KEY",
+       .help = "Requests must bring this key as a bearer token; only /health answers without. The "
+               "environment hides it from lists of processes.",
+       .target = FIELD(server.api_key),
+       .default_text = "none"},
+      {.name = "cors-origin",
+       .verbs = kServe,
+       .group = FlagGroup::kServer,
+       .value = "ORIGIN",
+       .help = "A site, such as https://example.com, whose pages may use the server from a "
+               "browser; *: any. May be given more than once.",
+       .target = FIELD(server.cors_origins),
+       .default_text = "none"},
       // Bench: the names of llama-bench.
       {.name = "n-prompt",
        .aliases = {"-p"},

@@ -57,7 +57,9 @@ struct PromptOptions {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
-  int64_t body_limit = 32;  // MiB
+  int64_t body_limit = 32;                // MiB
+  std::string api_key;                    // empty: none is asked for
+  std::vector<std::string> cors_origins;  // sites whose pages may use the server
 };
 
 // Each combination of the lists is one row of the result.

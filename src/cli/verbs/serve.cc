@@ -53,6 +53,8 @@ int run_serve(const Options& options) {
   server_options.http.host = options.server.host;
   server_options.http.port = options.server.port;
   server_options.http.limits.body_bytes = size_t(options.server.body_limit) << 20;
+  server_options.http.allowed_origins = options.server.cors_origins;
+  server_options.api_key = options.server.api_key;
   server::Server server(server_options);  // answers 503 until the model is there
 
   LoadedModel model = load_model(options.model);
