@@ -64,7 +64,7 @@ LoadedModel load_model(const ModelOptions& options) {
   const TextSide side = text.get();
   loaded.tokenizer = side.tokenizer;
   loaded.chat_template = side.chat_template;
-  // XTC must not take away the ways to end a line.
+  // XTC must not take away the ways to end a line; the sampler adds those that end the answer.
   for (const std::string_view end : {"\n", "\n\n"})
     if (const auto ids = loaded.tokenizer->encode(end, {.add_special = false}); ids.size() == 1)
       loaded.sampling.xtc_special.push_back(ids[0]);

@@ -159,11 +159,6 @@ void start_generation(const Services& services, const HttpRequest& http,
       std::make_unique<CompletionSink>(services, http.id, responder, fields, std::move(format));
   Request request{0, std::move(prompt), std::move(fields.limits), std::move(fields.sampling),
                   std::move(fields.cache)};
-  if (request.sampling.xtc_probability > 0) {
-    request.sampling.xtc_special = services.tokenizer->encode("\n", {.add_special = false});
-    request.sampling.xtc_special.insert(request.sampling.xtc_special.end(), can.end_ids.begin(),
-                                        can.end_ids.end());
-  }
   const std::weak_ptr<Generation> generation =
       services.engine.open(std::move(request), std::move(sink));
   responder->on_gone([generation] {

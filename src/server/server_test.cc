@@ -305,6 +305,7 @@ TEST_F(ServerTest, LogprobsInBothForms) {
 TEST_F(ServerTest, FieldsReachTheEngineOverTheDefaults) {
   defaults_.sampling.temperature = 0.25;
   defaults_.sampling.top_k = 40;
+  defaults_.sampling.xtc_special = {10, 0};
   defaults_.seed = 11;
   defaults_.limits.max_tokens = 77;
   defaults_.template_kwargs = {{"a", 1}, {"b", 2}};
@@ -345,7 +346,7 @@ TEST_F(ServerTest, FieldsReachTheEngineOverTheDefaults) {
   EXPECT_EQ(s.min_p, 0.1);
   EXPECT_EQ(s.seed, ~uint64_t{0});
   EXPECT_EQ(s.xtc_probability, 0.5);
-  EXPECT_THAT(s.xtc_special, ElementsAre('\n', 0));
+  EXPECT_THAT(s.xtc_special, ElementsAre(10, 0));
   EXPECT_EQ(s.repetition_penalty, 1.1);
   EXPECT_EQ(s.repetition_context, 64);
   EXPECT_EQ(s.presence_penalty, -1);
