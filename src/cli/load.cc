@@ -33,11 +33,12 @@ TextSide build_text(const TokenizerSource& source) {
 SamplingParams recommended_sampling(const hub::ModelArtifact& artifact) {
   const hub::ConfigReader config = hub::generation_config_reader(artifact);
   SamplingParams params;
-  params.temperature = config.get_double("temperature", 0, 100, params.temperature);
+  params.temperature = config.get_double("temperature", 0, kMaxTemperature, params.temperature);
   params.top_p = config.get_double("top_p", 0, 1, params.top_p);
   params.top_k = int(config.get_int("top_k", 0, 1 << 30, params.top_k));
   params.min_p = config.get_double("min_p", 0, 1, params.min_p);
-  params.repetition_penalty = config.get_double("repetition_penalty", 0, 100, 0.0);
+  params.repetition_penalty =
+      config.get_double("repetition_penalty", 0, kMaxRepetitionPenalty, 0.0);
   if (!config.get_bool("do_sample", true)) params.temperature = 0;
   return params;
 }

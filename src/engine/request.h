@@ -13,6 +13,14 @@ namespace mantou {
 using TokenId = int32_t;
 using RequestId = uint64_t;
 
+// What every door (command line, server, generation_config.json) accepts; the formulas of the
+// sampler would take more.
+inline constexpr double kMaxTemperature = 5;
+inline constexpr double kMaxRepetitionPenalty = 10;
+inline constexpr double kMaxPenalty = 2;  // presence and frequency; the lowest is its negative
+inline constexpr double kMaxXtcThreshold = 0.5;
+inline constexpr int kMaxTopLogprobs = 20;
+
 // How a row's next token is chosen; docs/sampling.md gives order and formulas.
 struct SamplingParams {
   double temperature = 0.7;  // 0: arg-max, ties to the lowest id
@@ -31,7 +39,7 @@ struct SamplingParams {
   std::map<TokenId, float> logit_bias;
   uint64_t seed = 0;
   bool logprobs = false;
-  int top_logprobs = 0;  // 0 … 20
+  int top_logprobs = 0;  // 0 … kMaxTopLogprobs
 };
 
 struct Limits {

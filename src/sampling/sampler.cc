@@ -7,8 +7,6 @@
 namespace mantou {
 namespace {
 
-constexpr int kMaxTopLogprobs = 20;
-
 template <class Stage>
 void make_stages(std::span<const StageEntry<Stage>* const> table, const StageInput& input,
                  std::vector<std::unique_ptr<Stage>>& stages) {

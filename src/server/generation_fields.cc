@@ -11,7 +11,6 @@
 namespace mantou::server {
 namespace {
 
-constexpr int kMaxTopLogprobs = 20;
 constexpr size_t kMaxStops = 16;
 
 // Fields that would change what the answer means and that nothing here can do: refused by name,
@@ -21,6 +20,7 @@ struct Refused {
 };
 
 constexpr Refused kRefusedEverywhere[] = {
+    {"response_format", "only {\"type\": \"text\"} is available"},
     {"guided_json", "structured output is not available"},
     {"guided_regex", "structured output is not available"},
     {"guided_choice", "structured output is not available"},
@@ -41,7 +41,6 @@ constexpr Refused kRefusedEverywhere[] = {
     {"dynatemp_range", "only the samplers of docs/sampling.md exist"},
 };
 constexpr Refused kRefusedInChat[] = {
-    {"response_format", "only {\"type\": \"text\"} is available"},
     {"functions", "use tools"},
     {"function_call", "use tools"},
     {"audio", "only text is available"},
@@ -107,26 +106,45 @@ void read_seed(const Fields& fields, const RequestDefaults& defaults, uint64_t& 
   seed = value->is_number_unsigned() ? value->get<uint64_t>() : uint64_t(value->get<int64_t>());
 }
 
+// llama-server's spelling of the window: -1 is the whole history, 0 turns the penalty off.
+void read_repeat_last_n(const Fields& fields, SamplingParams& s) {
+  int window = 0;
+  if (!fields.read("repeat_last_n", window, -1, INT_MAX)) return;
+  if (window == 0) s.repetition_penalty = 0;
+  s.repetition_context = std::max(window, 0);
+}
+
 void read_sampling(const Fields& fields, SamplingParams& s) {
-  fields.read("temperature", s.temperature, 0, 2);
+  fields.read("temperature", s.temperature, 0, kMaxTemperature);
   fields.read("top_p", s.top_p, 0, 1);
   fields.read("top_k", s.top_k, -1, INT_MAX);
   s.top_k = std::max(s.top_k, 0);  // -1 is another spelling of "off"
   fields.read("min_p", s.min_p, 0, 1);
   fields.read("min_tokens_to_keep", s.min_tokens_to_keep, 1, INT_MAX);
   fields.read("xtc_probability", s.xtc_probability, 0, 1);
-  fields.read("xtc_threshold", s.xtc_threshold, 0, 0.5);
-  fields.read("repetition_penalty", s.repetition_penalty, 0, 10);
-  fields.read("repetition_context_size", s.repetition_context, 0, INT_MAX);
-  fields.read("presence_penalty", s.presence_penalty, -2, 2);
+  fields.read("xtc_threshold", s.xtc_threshold, 0, kMaxXtcThreshold);
+  if (!fields.read("repetition_penalty", s.repetition_penalty, 0, kMaxRepetitionPenalty))
+    fields.read("repeat_penalty", s.repetition_penalty, 0, kMaxRepetitionPenalty);
+  if (!fields.read("repetition_context_size", s.repetition_context, 0, INT_MAX))
+    read_repeat_last_n(fields, s);
+  fields.read("presence_penalty", s.presence_penalty, -kMaxPenalty, kMaxPenalty);
   fields.read("presence_context_size", s.presence_context, 0, INT_MAX);
-  fields.read("frequency_penalty", s.frequency_penalty, -2, 2);
+  fields.read("frequency_penalty", s.frequency_penalty, -kMaxPenalty, kMaxPenalty);
   fields.read("frequency_context_size", s.frequency_context, 0, INT_MAX);
 }
 
+// -1: as many as the context holds.
+bool read_max_tokens(const Fields& fields, std::string_view name, int& max_tokens) {
+  const Json* value = fields.find(name);
+  if (value == nullptr || !value->is_number_integer() || *value != -1)
+    return fields.read(name, max_tokens, 1, INT_MAX);
+  max_tokens = -1;
+  return true;
+}
+
 void read_limits(const Fields& fields, Limits& limits, int vocab_size) {
-  if (!fields.read("max_completion_tokens", limits.max_tokens, 1, INT_MAX))
-    fields.read("max_tokens", limits.max_tokens, 1, INT_MAX);
+  for (const std::string_view name : {"max_completion_tokens", "max_tokens", "n_predict"})
+    if (read_max_tokens(fields, name, limits.max_tokens)) break;
   fields.read("min_tokens", limits.min_tokens, 0, INT_MAX);
   if (limits.max_tokens > 0 && limits.min_tokens > limits.max_tokens)
     fail_param(ErrorCode::kInvalidArgument, "min_tokens",

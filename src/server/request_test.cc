@@ -51,9 +51,9 @@ struct BadField {
 // Of both endpoints.
 constexpr BadField kBadFields[] = {
     {R"("temperature": "hot")", "temperature",
-     R"('temperature' must be a number from 0 to 2, not "hot")"},
-    {R"("temperature": -0.1)", "temperature", "from 0 to 2, not -0.1"},
-    {R"("temperature": 2.5)", "temperature", "from 0 to 2"},
+     R"('temperature' must be a number from 0 to 5, not "hot")"},
+    {R"("temperature": -0.1)", "temperature", "from 0 to 5, not -0.1"},
+    {R"("temperature": 5.5)", "temperature", "from 0 to 5"},
     {R"("temperature": true)", "temperature", "not true"},
     {R"("temperature": [1])", "temperature", "not an array of 1"},
     {R"("top_p": 1.01)", "top_p", "from 0 to 1"},
@@ -72,6 +72,10 @@ constexpr BadField kBadFields[] = {
     {R"("max_tokens": 0)", "max_tokens", "an integer of at least 1, not 0"},
     {R"("max_tokens": "10")", "max_tokens", R"(not "10")"},
     {R"("max_completion_tokens": 0)", "max_completion_tokens", "of at least 1"},
+    {R"("max_tokens": -2)", "max_tokens", "of at least 1, not -2"},
+    {R"("n_predict": 0)", "n_predict", "of at least 1"},
+    {R"("repeat_penalty": 11)", "repeat_penalty", "from 0 to 10"},
+    {R"("repeat_last_n": -2)", "repeat_last_n", "of at least -1"},
     {R"("min_tokens": -1)", "min_tokens", "of at least 0"},
     {R"("min_tokens": 5, "max_tokens": 4)", "min_tokens", "(5) must not be more than"},
     {R"("ignore_eos": 1)", "ignore_eos", "true or false, not 1"},
@@ -98,6 +102,9 @@ constexpr BadField kBadFields[] = {
     {R"("n": 2)", "n", "'n' must be 1"},
     {R"("n": 0)", "n", "of at least 1"},
     {R"("cache_prompt": "no")", "cache_prompt", "true or false"},
+    {R"("response_format": {"type": "json_object"})", "response_format", "not supported"},
+    {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format",
+     "not supported"},
     {R"("guided_json": {"a": 1})", "guided_json", "'guided_json' is not supported"},
     {R"("structured_outputs": {"json": {}})", "structured_outputs", "not supported"},
     {R"("json_schema": {"a": 1})", "json_schema", "not supported"},
@@ -113,9 +120,6 @@ constexpr BadField kBadChatFields[] = {
     {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from 0 to 20, not 21"},
     {R"("logprobs": true, "top_logprobs": -1)", "top_logprobs", "from 0 to 20"},
     {R"("top_logprobs": 2)", "top_logprobs", "only allowed together"},
-    {R"("response_format": {"type": "json_object"})", "response_format", "not supported"},
-    {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format",
-     "not supported"},
     {R"("functions": [{"name": "f"}])", "functions", "use tools"},
     {R"("tools": {"a": 1})", "tools", "an array of tools, not an object"},
     {R"("tools": [7])", "tools[0]", "an object, not 7"},
@@ -198,6 +202,34 @@ TEST(Request, SeedsAreFreshUnlessGiven) {
   EXPECT_EQ(seed("", defaults), 5u);
   EXPECT_EQ(seed(R"(, "seed": 18446744073709551615)", defaults), ~uint64_t{0});
   EXPECT_EQ(seed(R"(, "seed": 0)", defaults), 0u);
+}
+
+GenerationFields generation_of(const std::string& fields, const RequestDefaults& defaults = {}) {
+  return parse_completion_request(R"({"prompt": "x", )" + fields + "}", defaults, kVocab)
+      .generation;
+}
+
+TEST(Request, MinusOneTokenIsNoLimitWhateverTheDefault) {
+  RequestDefaults defaults;
+  defaults.limits.max_tokens = 77;
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"})
+    EXPECT_EQ(generation_of(fmt::format("\"{}\": -1", name), defaults).limits.max_tokens, -1);
+  EXPECT_EQ(generation_of(R"("max_tokens": -1)").limits.max_tokens, -1);
+}
+
+// llama-server's names, with its meanings: tools/server/README.md of llama.cpp.
+TEST(Request, NamesOfLlamaServer) {
+  EXPECT_EQ(generation_of(R"("n_predict": 9)").limits.max_tokens, 9);
+  EXPECT_EQ(generation_of(R"("n_predict": 9, "max_tokens": 8)").limits.max_tokens, 8);
+  EXPECT_EQ(generation_of(R"("repeat_penalty": 1.1)").sampling.repetition_penalty, 1.1);
+  const auto window = [](int n) {
+    return generation_of(fmt::format(R"("repeat_penalty": 1.1, "repeat_last_n": {})", n)).sampling;
+  };
+  EXPECT_EQ(window(64).repetition_context, 64);
+  EXPECT_EQ(window(64).repetition_penalty, 1.1);
+  EXPECT_EQ(window(-1).repetition_context, 0);
+  EXPECT_EQ(window(-1).repetition_penalty, 1.1);
+  EXPECT_EQ(window(0).repetition_penalty, 0);
 }
 
 TEST(Request, ReasoningEffortAndTemplateKwargs) {
