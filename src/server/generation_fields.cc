@@ -229,6 +229,7 @@ GenerationFields read_generation_fields(const Fields& fields, const RequestDefau
   read_seed(fields, defaults, out.sampling.seed);
   read_logit_bias(fields, out.sampling.logit_bias, vocab_size);
   read_limits(fields, out.limits, vocab_size);
+  // A hint: true allows to start from kept state and asks for none; the answer is the same.
   fields.read("cache_prompt", out.cache.reuse);
   fields.read_strings("stop", out.stop, kMaxStops);
   read_stream(fields, out);
