@@ -86,7 +86,9 @@ Batch gather(RowBatch& rows, const StepPlan& plan) {
 GeneratedToken choose(Row& row, const Score& score) {
   if (!score.logits.empty()) return row.sampler.sample(score.logits, row.tokens, row.generated);
   if (score.arg_max < 0)
-    fail(ErrorCode::kNumerical, "the model produced NaN at token {} of the row", row.tokens.size());
+    fail(ErrorCode::kNumerical,
+         "the model's logits are not finite (NaN or infinity) at token {} of the row",
+         row.tokens.size());
   return {score.arg_max, 0, {}};
 }
 

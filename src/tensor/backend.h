@@ -28,7 +28,8 @@ struct HeadRequest {
 };
 
 struct Score {
-  int32_t arg_max = -1;     // lowest index among equals; -1: the logits hold NaN
+  // Lowest index among equals; -1: the logits hold NaN, or their largest is not finite.
+  int32_t arg_max = -1;
   std::span<float> logits;  // [V] for kLogits, valid until the next step begins; writable
 };
 

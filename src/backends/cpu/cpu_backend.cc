@@ -168,7 +168,7 @@ class CpuBackend final : public Backend {
         score.logits = {v, size_t(logits_.cols())};
       } else {
         const ArgMax best = arg_max(table_, v, logits_.cols());
-        score.arg_max = best.has_nan ? -1 : int32_t(best.index);
+        score.arg_max = !best.has_nan && std::isfinite(best.value) ? int32_t(best.index) : -1;
       }
     });
     return scores;
