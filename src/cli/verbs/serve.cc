@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <future>
 
 #include "cli/load.h"
 #include "cli/verbs/verbs.h"
@@ -38,12 +40,29 @@ class TerminationSignals {
     ::sigwait(&set_, &signal);
     return signal;
   }
-  // A second signal ends the process at once.
+  // Lets a signal that comes within a hundredth of a second end the process at once.
+  void end_if_any_comes() const {
+    const timespec patience{0, 10'000'000};
+    const int signal = ::sigtimedwait(&set_, nullptr, &patience);
+    if (signal <= 0) return;
+    release();
+    ::raise(signal);
+  }
+  // The next signal ends the process at once.
   void release() const { ::pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
 
  private:
   sigset_t set_;
 };
+
+// Loads on another thread, which like all those it starts leaves the signals to this one.
+LoadedModel load_or_end(const ModelOptions& options, const TerminationSignals& signals) {
+  std::future<LoadedModel> loading =
+      std::async(std::launch::async, [&options] { return load_model(options); });
+  while (loading.wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+    signals.end_if_any_comes();
+  return loading.get();
+}
 
 }  // namespace
 
@@ -57,7 +76,7 @@ int run_serve(const Options& options) {
   server_options.api_key = options.server.api_key;
   server::Server server(server_options);  // answers 503 until the model is there
 
-  LoadedModel model = load_model(options.model);
+  LoadedModel model = load_or_end(options.model, signals);
   if (model.chat_template->is_fallback())
     fmt::print(stderr, "{} has no chat template, ChatML is used.\n", model.name);
   EngineOptions engine_options;
