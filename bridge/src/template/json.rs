@@ -3,15 +3,19 @@
 use std::fmt::Write;
 
 use minijinja::value::{Kwargs, Rest, Value, ValueKind, from_args};
-use minijinja::{Error, ErrorKind};
+use minijinja::{Error, ErrorKind, State};
 
-use super::python;
+use super::{BYTES_PER_FUEL, python};
 
 /// Values nested deeper are refused: writing one takes a stack frame a level.
 pub const MAX_DEPTH: usize = 128;
+/// The longest text that may indent a level.
+const MAX_INDENT: usize = 64;
 
-struct Writer {
+struct Writer<'a> {
+    state: &'a State<'a, 'a>,
     out: String,
+    paid: usize, // bytes of `out` that fuel was taken for
     ensure_ascii: bool,
     indent: Option<String>,
     between_items: String,
@@ -20,15 +24,23 @@ struct Writer {
 }
 
 /// The positional arguments come in the order of transformers' own filter.
-pub fn tojson(value: &Value, args: Rest<Value>, named: Kwargs) -> Result<Value, Error> {
+pub fn tojson(
+    state: &State,
+    value: &Value,
+    args: Rest<Value>,
+    named: Kwargs,
+) -> Result<Value, Error> {
     type Positional = (Option<bool>, Option<Value>, Option<Vec<String>>, Option<bool>);
     let (ensure_ascii, indent, separators, sort_keys): Positional = from_args(&args)?;
     let indent = named.get::<Option<Value>>("indent")?.or(indent).filter(|i| !i.is_none());
     let indent = match indent {
         None => None,
         Some(width) => Some(match width.as_str() {
+            Some(text) if text.len() > MAX_INDENT => {
+                return Err(invalid(format!("tojson: indent is longer than {MAX_INDENT} bytes")));
+            }
             Some(text) => text.to_string(),
-            None => " ".repeat(usize::try_from(width).unwrap_or(0).min(64)),
+            None => " ".repeat(usize::try_from(width).unwrap_or(0).min(MAX_INDENT)),
         }),
     };
     let separators = named.get::<Option<Vec<String>>>("separators")?.or(separators);
@@ -39,7 +51,9 @@ pub fn tojson(value: &Value, args: Rest<Value>, named: Kwargs) -> Result<Value, 
         None => (", ".into(), ": ".into()),
     };
     let mut writer = Writer {
+        state,
         out: String::new(),
+        paid: 0,
         ensure_ascii: named.get::<Option<bool>>("ensure_ascii")?.or(ensure_ascii).unwrap_or(false),
         indent,
         between_items,
@@ -55,11 +69,13 @@ fn invalid(message: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
-impl Writer {
+impl Writer<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(invalid(format!("tojson: nested deeper than {MAX_DEPTH}")));
         }
+        self.state.consume_fuel(1 + (self.out.len() - self.paid) as u64 / BYTES_PER_FUEL)?;
+        self.paid = self.out.len();
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -135,7 +151,7 @@ impl Writer {
                 ValueKind::String => self.string(key.as_str().unwrap_or_default()),
                 ValueKind::Bool => self.string(if key.is_true() { "true" } else { "false" }),
                 ValueKind::None => self.string("null"),
-                _ => self.string(&python::str(key)?),
+                _ => self.string(&python::str(self.state, key)?),
             }
             self.out.push_str(&self.after_key.clone());
             self.value(&value.get_item(key)?, depth + 1)?;

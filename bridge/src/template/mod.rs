@@ -8,13 +8,14 @@ use std::fmt;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 
 use crate::ffi::{Buffer, Result, Slice, free_handle, guard, handle, set_last_error};
 
 const NAME: &str = "chat_template"; // shown in messages, with the line
 /// Every instruction costs one, and so do 64 bytes produced: a few tenths of a second of work.
 const FUEL: u64 = 5_000_000;
+const BYTES_PER_FUEL: u64 = 64;
 const RECURSION: usize = 120; // of macros
 /// A template can nest values as deep as its fuel lasts, and dropping them takes stack for each
 /// level (about 150 bytes). So rendering has a stack of its own, of which only what is touched is real.
@@ -44,13 +45,13 @@ impl Template {
         environment.set_recursion_limit(RECURSION);
         environment.set_fuel(Some(FUEL));
         environment.set_unknown_method_callback(python::call_method);
-        environment.set_formatter(|out, _, value| {
-            out.write_str(&python::str(value)?).map_err(|_| ErrorKind::WriteFailure.into())
+        environment.set_formatter(|out, state, value| {
+            out.write_str(&python::str(state, value)?).map_err(|_| ErrorKind::WriteFailure.into())
         });
         environment.add_filter("tojson", json::tojson);
-        environment.add_filter("string", |value: &Value| match value.as_str() {
+        environment.add_filter("string", |state: &State, value: &Value| match value.as_str() {
             Some(_) => Ok(value.clone()),
-            None => python::str(value).map(Value::from),
+            None => python::str(state, value).map(Value::from),
         });
         environment.add_filter("e", escape);
         environment.add_filter("escape", escape);
@@ -117,8 +118,8 @@ fn describe(error: &Error) -> String {
     text.replace('\n', " ")
 }
 
-fn raise_exception(message: Value) -> std::result::Result<Value, Error> {
-    let message = python::str(&message)?;
+fn raise_exception(state: &State, message: Value) -> std::result::Result<Value, Error> {
+    let message = python::str(state, &message)?;
     let raised = Raised(message.clone());
     Err(Error::new(ErrorKind::InvalidOperation, message).with_source(raised))
 }
@@ -134,9 +135,9 @@ fn strftime_now(format: &str) -> std::result::Result<String, Error> {
 }
 
 /// Jinja's own escaping, under which templates may rely on `| e` for markup.
-fn escape(value: &Value) -> std::result::Result<String, Error> {
+fn escape(state: &State, value: &Value) -> std::result::Result<String, Error> {
     let mut out = String::new();
-    for c in python::str(value)?.chars() {
+    for c in python::str(state, value)?.chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -309,6 +310,13 @@ mod tests {
             "{{ 'a'.center(99999999999) }}",
             "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }}",
             "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+            "{{ [[1] * 99999] * 99999 }}",
+            "{{ ([[1] * 99999] * 99999) | tojson }}",
+            "{{ ([[1] * 99999] * 99999) | string | length }}",
+            "{{ (['a' * 9999999] * 99999) | tojson }}",
+            "{{ [1] | tojson(indent='a' * 99999999) }}",
+            "{{ raise_exception([[1] * 99999] * 99999) }}",
+            "{% set ns = namespace(x=[1]) %}{% for i in range(31) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
         ];
         for source in cases {
             assert!(render(source, "{}").is_err(), "{source}");

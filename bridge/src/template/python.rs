@@ -4,6 +4,7 @@ use minijinja::value::{Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use super::BYTES_PER_FUEL;
 use super::json::MAX_DEPTH;
 
 /// The longest text that padding may make.
@@ -29,22 +30,28 @@ pub fn float(value: f64) -> String {
     if text.contains('.') { text } else { text + ".0" }
 }
 
-/// `str(value)`.
-pub fn str(value: &Value) -> Result<String, Error> {
+/// `str(value)`; like all text made from values here it costs fuel (see FUEL).
+pub fn str(state: &State, value: &Value) -> Result<String, Error> {
     match value.kind() {
         ValueKind::String | ValueKind::Bool | ValueKind::None | ValueKind::Undefined => {
             Ok(value.to_string())
         }
-        _ => repr(value, 0),
+        _ => repr(state, value, 0),
     }
 }
 
-fn repr(value: &Value, depth: usize) -> Result<String, Error> {
+fn repr(state: &State, value: &Value, depth: usize) -> Result<String, Error> {
+    let text = repr_unpaid(state, value, depth)?;
+    state.consume_fuel(1 + text.len() as u64 / BYTES_PER_FUEL)?;
+    Ok(text)
+}
+
+fn repr_unpaid(state: &State, value: &Value, depth: usize) -> Result<String, Error> {
     if depth > MAX_DEPTH {
         return Err(invalid(format!("a value is nested deeper than {MAX_DEPTH}")));
     }
     let items = |value: &Value| -> Result<Vec<String>, Error> {
-        value.try_iter()?.map(|item| repr(&item, depth + 1)).collect()
+        value.try_iter()?.map(|item| repr(state, &item, depth + 1)).collect()
     };
     match value.kind() {
         ValueKind::Number if !value.is_integer() => Ok(match f64::try_from(value.clone())? {
@@ -61,7 +68,7 @@ fn repr(value: &Value, depth: usize) -> Result<String, Error> {
         ValueKind::Map => {
             let entry = |key: Value| -> Result<String, Error> {
                 let item = value.get_item(&key)?;
-                Ok(format!("{}: {}", repr(&key, depth + 1)?, repr(&item, depth + 1)?))
+                Ok(format!("{}: {}", repr(state, &key, depth + 1)?, repr(state, &item, depth + 1)?))
             };
             let entries = value.try_iter()?.map(entry).collect::<Result<Vec<_>, _>>()?;
             Ok(format!("{{{}}}", entries.join(", ")))
@@ -208,7 +215,9 @@ mod tests {
 
     #[test]
     fn rsplit_like_python() {
-        let split = |text: &str, args: &[Value]| str(&rsplit(text, args).unwrap()).unwrap();
+        let environment = minijinja::Environment::new();
+        let state = environment.empty_state();
+        let split = |text: &str, args: &[Value]| str(&state, &rsplit(text, args).unwrap()).unwrap();
         assert_eq!(split("a,b,c", &[",".into()]), "['a', 'b', 'c']");
         assert_eq!(split("a,b,c", &[",".into(), 1.into()]), "['a,b', 'c']");
         assert_eq!(split(" a  b c ", &[]), "['a', 'b', 'c']");
