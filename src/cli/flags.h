@@ -59,7 +59,7 @@ using Target = std::variant<bool*, int*, int64_t*, std::string*, Choice, std::ve
                             std::vector<std::string>*, std::optional<int>*,
                             std::optional<uint64_t>*, std::optional<double>*>;
 
-enum class FlagGroup { kModel, kPrompt, kLimits, kSampling, kServer, kBench, kOutput };
+enum class FlagGroup { kModel, kPrompt, kLimits, kSampling, kServer, kBench, kTokens, kOutput };
 
 struct Flag {
   std::string_view name;                       // without dashes: "ctx-size"

@@ -18,7 +18,7 @@ constexpr GroupTitle kGroups[] = {
     {FlagGroup::kModel, "Model and machine"}, {FlagGroup::kPrompt, "Prompt"},
     {FlagGroup::kLimits, "Limits"},           {FlagGroup::kSampling, "Sampling"},
     {FlagGroup::kServer, "Server"},           {FlagGroup::kBench, "Measurements"},
-    {FlagGroup::kOutput, "Output"},
+    {FlagGroup::kTokens, "Tokens"},           {FlagGroup::kOutput, "Output"},
 };
 
 std::string_view words_usage(Words words) {
