@@ -42,8 +42,6 @@ HttpResponse front_page() {
 
 }  // namespace
 
-std::span<const Route> routes() { return kRoutes; }
-
 RouteResult find_route(std::string_view method, std::string_view path) {
   const std::string_view wanted = method == "HEAD" ? "GET" : method;
   std::string allow;

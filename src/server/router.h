@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,8 +23,6 @@ struct Route {
   RunOn run_on;
   bool open = false;  // answers without an API key, too
 };
-
-std::span<const Route> routes();
 
 // The route of a request, or the answer when there is none: 404 naming the routes, 405 with Allow,
 // the answer to OPTIONS and to GET /.
