@@ -1,9 +1,11 @@
 // The HTTP server: transport, workers and routes put together.
 //
-//   Server server(options);                   // listens; everything but GET / answers 503
-//   "loading" server.attach(Services{engine, …});       // ready … server.stop_accepting(); //
-//   shutdown: no new connections, engine.shutdown(grace);                   // running answers end
-//   or are cancelled, server.stop(grace);                       // what they wrote leaves
+// In the order of a server's life:
+// - Server(options) listens; everything but GET / answers 503 "loading".
+// - attach(services) makes it ready.
+// - stop_accepting() takes no new connections; then the engine's shutdown(grace) lets running
+//   answers end or cancels them.
+// - stop(grace) waits until what they wrote has left.
 //
 // Owned by main; called from main's thread.
 #pragma once
