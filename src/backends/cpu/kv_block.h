@@ -1,8 +1,8 @@
 // How 64 tokens of one layer lie in memory: the unit of sharing, of growth and of attention.
 //
 // A block is a sequence of kv_heads sections, each 64-byte aligned:
-//   keys    [2][head_dim][32]      lanes are tokens: 0 … 31 in the first half, 32 … 63 in the
-//   second values  [64][value_stride]     lanes are dimensions, padded to a multiple of 16
+// - keys [2][head_dim][32]: lanes are tokens, 0 … 31 in the first half, 32 … 63 in the second;
+// - values [64][value_stride]: lanes are dimensions, padded to a multiple of 16;
 // so that attention reads whole vectors of 16 elements and never past a section. Cells of tokens
 // that were not appended, and the padding, hold anything, NaN included.
 #pragma once
