@@ -21,8 +21,9 @@ namespace {
 
 class Descriptor {
  public:
+  // O_NONBLOCK changes nothing for regular files; opening a named pipe would wait for a writer.
   explicit Descriptor(const std::filesystem::path& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (fd_ < 0) fail_io(path, "cannot open the file", errno);
   }
   ~Descriptor() { ::close(fd_); }
