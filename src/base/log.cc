@@ -60,6 +60,8 @@ void write(spdlog::level::level_enum level, std::string_view event, LogFields fi
 
 void set_log_level(LogLevel level) { logger().set_level(kLevels[size_t(level)]); }
 
+bool is_logged(LogLevel level) { return logger().should_log(kLevels[size_t(level)]); }
+
 std::string format_log_line(std::string_view event, LogFields fields) {
   std::string line(event);
   for (const LogField& field : fields) {

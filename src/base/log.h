@@ -28,6 +28,8 @@ struct LogField {
 using LogFields = std::initializer_list<LogField>;
 
 void set_log_level(LogLevel level);
+// True when events of this level are written: ask before building costly fields.
+bool is_logged(LogLevel level);
 
 void log_error(std::string_view event, LogFields fields = {});
 void log_warn(std::string_view event, LogFields fields = {});

@@ -85,6 +85,12 @@ void StepLoop::admit_next() {
   if (row.stored < 0 || row.stored >= prompt)
     fail(ErrorCode::kInternal, "{} of {} prompt tokens were reported as cached", row.stored,
          prompt);
+  if (is_logged(LogLevel::kDebug))
+    log_debug("admitted", {{"request", generation.id()},
+                           {"prompt", prompt},
+                           {"cached", admission.cached_tokens},
+                           {"max_tokens", admission.max_tokens},
+                           {"bytes", admission.bytes}});
   if (!generation.sink_->on_admitted(admission)) {
     finish(FinishReason::kCancelled);
   } else if (admission.max_tokens <= 0) {
@@ -107,7 +113,12 @@ void StepLoop::step() {
   StepPlan plan;
   plan.work.push_back(work);
   plan.stop = &generation.stop_;
+  const Clock::time_point begin = Clock::now();
   const StepResults results = executor_.collect(executor_.submit(plan));
+  if (is_logged(LogLevel::kTrace))
+    log_trace("step", {{"request", work.id},
+                       {"tokens", work.tokens},
+                       {"ms", fmt::format("{:.2f}", 1e3 * seconds(Clock::now() - begin))}});
   if (results.stopped) {
     if (generation.cancelled()) return finish(FinishReason::kCancelled);
     fail(ErrorCode::kInternal, "a step stopped although nobody asked for it");
