@@ -50,6 +50,8 @@ int main(int argc, char** argv) {
     const int code = cli::run({argv + 1, argv + argc});
     if (std::fflush(stdout) != 0)
       fail(ErrorCode::kIo, "cannot write the output: {}", std::strerror(errno));
+    if (std::ferror(stdout) != 0)
+      fail(ErrorCode::kIo, "cannot write the output");  // noticed by a flush before
     return code;
   } catch (const Error& error) {
     fmt::print(stderr, "mantou: {}\n", error.message());
