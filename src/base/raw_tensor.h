@@ -84,4 +84,8 @@ struct RawWeight {
 // slow, exact, used for embedding lookups and as the oracle of the packed kernels.
 void decode_row(const RawWeight& weight, int64_t row, std::span<float> out);
 
+// False when a stored float – an element, a scale, a minimum – is NaN or infinite: such a weight
+// would poison or, behind a clamping cache, silently spoil every answer.
+bool is_finite(const RawWeight& weight);
+
 }  // namespace mantou

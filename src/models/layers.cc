@@ -49,7 +49,7 @@ class Loader {
       fail_param(ErrorCode::kCorruptData, module,
                  "{}: {} is {} x {}, the configuration says {} x {}", artifact_.path().string(),
                  module, raw.rows, raw.cols, rows, cols);
-    return backend_.pack(raw, use);
+    return pack(raw, module, use);
   }
 
   Weight vector(const std::string& name, int64_t size) {
@@ -73,6 +73,13 @@ class Loader {
   }
 
  private:
+  Weight pack(const RawWeight& raw, const std::string& name, WeightUse use) {
+    if (!is_finite(raw))
+      fail_param(ErrorCode::kCorruptData, name, "{}: {} holds NaN or infinity; the file is damaged",
+                 artifact_.path().string(), name);
+    return backend_.pack(raw, use);
+  }
+
   hub::ModelArtifact& artifact_;
   Backend& backend_;
   const DenseConfig& config_;

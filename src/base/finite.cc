@@ -1,0 +1,73 @@
+#include <cstring>
+
+#include "base/raw_tensor.h"
+
+namespace mantou {
+namespace {
+
+// Where a block type keeps its f16 scales: byte offsets in a block, -1 for none.
+struct ScaleOffsets {
+  int first, second;
+};
+
+ScaleOffsets scales_of(DType dtype) {
+  switch (dtype) {
+    case DType::kQ4_1:
+    case DType::kQ5_1:
+    case DType::kQ4_K:
+    case DType::kQ5_K:
+      return {0, 2};  // scale and minimum
+    case DType::kQ6_K:
+      return {208, -1};
+    default:
+      return {0, -1};
+  }
+}
+
+// All exponent bits set: NaN or infinity.
+template <class Bits>
+bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
+  bool finite = true;
+  for (size_t at = 0; at + sizeof(Bits) <= bytes.size(); at += sizeof(Bits)) {
+    Bits bits;
+    std::memcpy(&bits, bytes.data() + at, sizeof bits);
+    finite &= (bits & exponent) != exponent;
+  }
+  return finite;
+}
+
+bool all_finite_blocks(const RawTensor& tensor) {
+  const size_t block = size_t(dtype_info(tensor.dtype).block_bytes);
+  const ScaleOffsets offsets = scales_of(tensor.dtype);
+  bool finite = true;
+  for (size_t at = 0; at + block <= tensor.bytes.size(); at += block)
+    for (const int offset : {offsets.first, offsets.second}) {
+      if (offset < 0) continue;
+      finite &= all_finite<uint16_t>(tensor.bytes.subspan(at + size_t(offset), 2), 0x7c00);
+    }
+  return finite;
+}
+
+bool all_finite(const RawTensor& tensor) {
+  switch (tensor.dtype) {
+    case DType::kF64:
+      return all_finite<uint64_t>(tensor.bytes, 0x7ff0000000000000u);
+    case DType::kF32:
+      return all_finite<uint32_t>(tensor.bytes, 0x7f800000u);
+    case DType::kF16:
+      return all_finite<uint16_t>(tensor.bytes, 0x7c00);
+    case DType::kBF16:
+      return all_finite<uint16_t>(tensor.bytes, 0x7f80);
+    default:
+      return !is_block_type(tensor.dtype) || all_finite_blocks(tensor);
+  }
+}
+
+}  // namespace
+
+bool is_finite(const RawWeight& weight) {
+  return all_finite(weight.data) && (!weight.scales || all_finite(*weight.scales)) &&
+         (!weight.biases || all_finite(*weight.biases));
+}
+
+}  // namespace mantou
