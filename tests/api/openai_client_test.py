@@ -185,7 +185,7 @@ def a_bias_decides_the_token(c):
 
 
 BAD_FIELDS = [
-    ({"temperature": 3}, "temperature"),
+    ({"temperature": 6}, "temperature"),
     ({"temperature": "hot"}, "temperature"),
     ({"top_p": -1}, "top_p"),
     ({"max_tokens": 0}, "max_tokens"),
