@@ -28,6 +28,8 @@ Error current_error() {
 
 }  // namespace
 
+StepLoop::Row::Row() = default;
+
 StepLoop::StepLoop(Executor& executor, int prefill_chunk, std::function<void(RequestId)> finished)
     : executor_(executor),
       prefill_chunk_(std::max(1, prefill_chunk)),

@@ -31,6 +31,7 @@ class StepLoop {
 
   // The request that runs.
   struct Row {
+    Row();  // out of line: inside the class, clang cannot yet see the initialisers below
     std::shared_ptr<Generation> generation;
     bool live = false;   // the Executor holds a row of this id
     int64_t stored = 0;  // prompt tokens whose state exists
