@@ -332,6 +332,50 @@ TEST_F(TransportTest, NoticesAClientThatLeavesWhileNothingIsWritten) {
   EXPECT_FALSE(responder->begin_stream(kEventStream));
 }
 
+TEST_F(TransportTest, AClientThatSendsNothingMoreStillGetsItsAnswers) {
+  start();
+  TestClient whole(port());
+  whole.request("GET", "/later");
+  const auto responder = held();
+  whole.finish_sending();
+  EXPECT_EQ(whole.read().status, 100) << "is it there? it is";
+  std::this_thread::sleep_for(20ms);
+  responder->send({200, "here"});
+  EXPECT_EQ(whole.read().body, "here");
+  EXPECT_TRUE(whole.closed());
+
+  TestClient streams(port());
+  streams.request("GET", "/later");
+  const auto stream = held();
+  stream->begin_stream(kEventStream);
+  stream->write(sse_event("one"));
+  streams.finish_sending();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_TRUE(stream->write(sse_event("two")));
+  stream->finish();
+  EXPECT_THAT(streams.read().events(), testing::ElementsAre("one", "two"));
+  EXPECT_TRUE(streams.closed());
+
+  TestClient pipelines(port());
+  pipelines.send("GET /1 HTTP/1.1\r\nHost: h\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\nGET /");
+  pipelines.finish_sending();
+  EXPECT_EQ(pipelines.read_final().body, "GET /1 ");
+  EXPECT_EQ(pipelines.read_final().body, "GET /2 ");
+  EXPECT_TRUE(pipelines.closed());
+}
+
+// Nothing may be written before the answer to HTTP/1.0, so nothing tells this from leaving.
+TEST_F(TransportTest, TheEndOfInputIsLeavingForHttp10) {
+  start();
+  TestClient client(port());
+  client.send("GET /later HTTP/1.0\r\n\r\n");
+  const auto responder = held();
+  std::promise<void> gone;
+  responder->on_gone([&] { gone.set_value(); });
+  client.finish_sending();
+  EXPECT_EQ(gone.get_future().wait_for(5s), std::future_status::ready);
+}
+
 TEST_F(TransportTest, SilentClientsAreSentAway) {
   HttpOptions options;
   options.limits.header_time = 50ms;

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "server/sse.h"
+
 namespace mantou::server {
 
 ResponseChannel::ResponseChannel(Options options, std::function<void()> wake)
@@ -39,6 +41,7 @@ bool ResponseChannel::begin_stream(std::string_view content_type) {
   std::unique_lock lock(mutex_);
   if (status_ != 0 || gone_) return false;
   streaming_ = true;
+  events_ = content_type == kEventStream;
   begin(200, content_type, {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}},
         options_.http_1_0 ? "" : "Transfer-Encoding: chunked\r\n");
   notify(lock);
@@ -47,6 +50,10 @@ bool ResponseChannel::begin_stream(std::string_view content_type) {
 
 bool ResponseChannel::write(std::string_view bytes) {
   std::unique_lock lock(mutex_);
+  return write(bytes, lock);
+}
+
+bool ResponseChannel::write(std::string_view bytes, std::unique_lock<std::mutex>& lock) {
   if (!streaming_ || complete_ || gone_ || overflow_) return false;
   if (bytes.empty() || options_.head_only) return true;
   if (pending_.size() + bytes.size() > options_.pending_limit) {
@@ -112,6 +119,19 @@ void ResponseChannel::set_gone() {
     callback = std::exchange(gone_callback_, nullptr);
   }
   if (callback) callback();
+}
+
+bool ResponseChannel::probe() {
+  std::unique_lock lock(mutex_);
+  if (complete_) return true;
+  if (streaming_) {
+    if (events_) write(":\n\n", lock);
+    return true;
+  }
+  if (options_.http_1_0) return false;
+  pending_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  notify(lock);
+  return true;
 }
 
 void ResponseChannel::close_after() {

@@ -42,13 +42,17 @@ class ResponseChannel final : public Responder {
     bool overflow = false;  // the client is too slow: close at once
   };
   Batch take();
-  void set_gone();     // the client left; an answer that is complete already stands
+  void set_gone();  // the client left; an answer that is complete already stands
+  // Has something written that says nothing, so that a client that left is noticed. False: such a
+  // thing does not exist for this answer.
+  bool probe();
   void close_after();  // the connection shall not be kept alive
   int status() const;  // 0: not started
 
  private:
   void begin(int status, std::string_view content_type, const Headers& headers,
              std::string_view framing);
+  bool write(std::string_view bytes, std::unique_lock<std::mutex>& lock);
   void end(bool close);
   void notify(std::unique_lock<std::mutex>& lock);
 
@@ -59,7 +63,7 @@ class ResponseChannel final : public Responder {
   std::string pending_;
   std::function<void()> gone_callback_;
   int status_ = 0;
-  bool streaming_ = false, complete_ = false, gone_ = false, overflow_ = false;
+  bool streaming_ = false, events_ = false, complete_ = false, gone_ = false, overflow_ = false;
   bool close_ = false, woken_ = false;
 };
 

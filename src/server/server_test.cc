@@ -467,6 +467,23 @@ TEST_F(ServerTest, AClientThatLeavesCancelsItsGeneration) {
   }
 }
 
+TEST_F(ServerTest, AClientThatSendsNothingMoreIsAnswered) {
+  script_.layers = 20;
+  script_.layer_time = 1ms;
+  start();
+  for (const bool stream : {true, false}) {
+    TestClient client(port());
+    client.request("POST", "/v1/chat/completions", chat_body({{"stream", stream}}).dump());
+    client.finish_sending();
+    const Reply reply = client.read_final();
+    EXPECT_EQ(reply.status, 200);
+    if (stream)
+      EXPECT_EQ(reply.events().back(), "[DONE]");
+    else
+      EXPECT_EQ(reply.json()["choices"][0]["message"]["content"], "Hello, world");
+  }
+}
+
 TEST_F(ServerTest, AClientThatLeavesDuringTheStreamCancelsIt) {
   script_.token = nullptr;  // endless
   script_.layer_time = 1ms;

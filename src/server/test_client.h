@@ -72,6 +72,9 @@ class TestClient {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
   }
 
+  // Sends nothing more, but still listens.
+  void finish_sending() { ::shutdown(fd_, SHUT_WR); }
+
   // False when the server has closed its side.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
@@ -118,6 +121,13 @@ class TestClient {
       reply.body = std::exchange(buffer_, {});
     }
     return reply;
+  }
+  // The next answer after those that say "100 Continue".
+  Reply read_final() {
+    for (;;) {
+      Reply reply = read();
+      if (reply.status != 100) return reply;
+    }
   }
   // True when the server closes the connection without another byte.
   bool closed() { return buffer_.empty() && !fill(); }

@@ -1,0 +1,224 @@
+#include "server/http_beast_session.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "base/log.h"
+#include "server/api_error.h"
+
+namespace mantou::server {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using tcp = asio::ip::tcp;
+using Clock = std::chrono::steady_clock;
+
+Session::Session(const Server& server, tcp::socket socket)
+    : server_(server),
+      limits_(server.options.limits),
+      socket_(std::move(socket)),
+      timer_(*server.io),
+      reader_(limits_) {}
+
+void Session::start() {
+  arm(limits_.idle_time);
+  read();
+}
+
+void Session::close_when_idle() {
+  if (channel_) return channel_->close_after();
+  if (phase_ == Phase::kIdle) close();
+  keep_alive_ = false;
+}
+
+void Session::arm(std::chrono::milliseconds time) {
+  const uint64_t round = ++timer_round_;
+  timer_.expires_after(time);
+  timer_.async_wait([this, self = shared_from_this(), round](error_code error) {
+    if (!error && round == timer_round_) on_timeout();
+  });
+}
+
+void Session::on_timeout() {
+  if (phase_ == Phase::kHeader || phase_ == Phase::kBody)
+    return refuse({408, "the request did not arrive in time"});
+  close();
+}
+
+void Session::close() {
+  if (phase_ == Phase::kClosed) return;
+  phase_ = Phase::kClosed;
+  ++timer_round_;
+  timer_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+  if (channel_) {
+    channel_->set_gone();
+    log("client", "gone");
+    channel_.reset();
+  }
+  server_.remove(shared_from_this());
+}
+
+void Session::read() {
+  const bool full = phase_ == Phase::kResponse && input_.size() >= limits_.header_bytes;
+  if (reading_ || full || client_finished_ || phase_ == Phase::kClosed) return;
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(chunk_),
+                          [this, self = shared_from_this()](error_code error, size_t size) {
+                            reading_ = false;
+                            on_read(error, size);
+                          });
+}
+
+void Session::on_read(error_code error, size_t size) {
+  if (phase_ == Phase::kClosed) return;
+  if (error == asio::error::eof) return on_end_of_input();
+  if (error) return close();
+  if (phase_ != Phase::kLinger) input_.append(chunk_.data(), size);
+  if (phase_ == Phase::kBody) arm(limits_.body_time);
+  advance();
+  read();
+}
+
+void Session::on_end_of_input() {
+  client_finished_ = true;
+  if (phase_ != Phase::kResponse) return close();
+  // Completes at a reset, or with close().
+  socket_.async_wait(tcp::socket::wait_error,
+                     [self = shared_from_this()](error_code) { self->close(); });
+  if (!channel_->probe()) close();
+}
+
+void Session::advance() {
+  if (phase_ == Phase::kIdle && !input_.empty()) {
+    phase_ = Phase::kHeader;
+    started_ = Clock::now();
+    arm(limits_.header_time);
+  }
+  while (!input_.empty() && (phase_ == Phase::kHeader || phase_ == Phase::kBody)) {
+    size_t used = 0;
+    const RequestReader::State state = reader_.feed(input_, used);
+    input_.erase(0, used);
+    if (state == RequestReader::State::kProblem) return refuse(reader_.problem());
+    if (state == RequestReader::State::kDone) return dispatch(reader_.take());
+    if (phase_ == Phase::kHeader && reader_.header_done()) {
+      phase_ = Phase::kBody;
+      arm(limits_.body_time);
+    }
+    if (state == RequestReader::State::kContinue) {
+      batch_ = {.bytes = "HTTP/1.1 100 Continue\r\n\r\n"};
+      write();
+    } else if (used == 0) {
+      return;
+    }
+  }
+}
+
+std::shared_ptr<ResponseChannel> Session::open_channel(const HttpRequest& request) {
+  ResponseChannel::Options options;
+  options.keep_alive = request.keep_alive && keep_alive_;
+  options.http_1_0 = request.http_1_0;
+  options.head_only = request.method == "HEAD";
+  options.pending_limit = limits_.pending_bytes;
+  options.headers = common_headers(server_.options.allowed_origins, request);
+  log_id_ = request.id;
+  log_method_ = request.method;
+  log_path_ = request.path;
+  phase_ = Phase::kResponse;
+  ++timer_round_;
+  timer_.cancel();
+  return std::make_shared<ResponseChannel>(std::move(options),
+                                           [io = server_.io, weak = weak_from_this()] {
+                                             asio::post(*io, [weak] {
+                                               if (const auto self = weak.lock()) self->pump();
+                                             });
+                                           });
+}
+
+void Session::dispatch(HttpRequest request) {
+  request.id = request_id(request);
+  channel_ = open_channel(request);
+  server_.handler(std::move(request), channel_);
+  if (client_finished_ && !channel_->probe()) close();
+}
+
+void Session::refuse(const HttpProblem& problem) {
+  HttpRequest request = reader_.take();
+  request.keep_alive = false;
+  request.id = request_id(request);
+  channel_ = open_channel(request);
+  channel_->send(error_response(problem.status, problem.message));
+}
+
+void Session::pump() {
+  if (writing_ || !channel_ || phase_ != Phase::kResponse) return;
+  batch_ = channel_->take();
+  if (batch_.overflow) {
+    log_warn("slow client", {{"id", log_id_}, {"limit_bytes", limits_.pending_bytes}});
+    return close();
+  }
+  if (!batch_.bytes.empty()) {
+    write();
+  } else if (batch_.last) {
+    response_done();
+  }
+}
+
+// Writes batch_.bytes to the end; each piece the client takes renews its time.
+void Session::write() {
+  writing_ = true;
+  if (phase_ == Phase::kResponse) arm(limits_.write_time);
+  const auto rest = asio::buffer(batch_.bytes) + written_;
+  socket_.async_write_some(rest, [this, self = shared_from_this()](error_code error, size_t size) {
+    writing_ = false;
+    if (phase_ == Phase::kClosed) return;
+    if (error) return close();
+    written_ += size;
+    if (written_ < batch_.bytes.size()) return write();
+    written_ = 0;
+    batch_.bytes.clear();
+    if (phase_ != Phase::kResponse) return;  // it was "100 Continue"
+    ++timer_round_;
+    timer_.cancel();
+    if (batch_.last) return response_done();
+    pump();
+  });
+}
+
+void Session::response_done() {
+  const auto ms = std::chrono::duration<double, std::milli>(Clock::now() - started_).count();
+  log("ms", fmt::format("{:.1f}", ms));
+  channel_.reset();
+  if (batch_.close) return linger();
+  batch_ = {};
+  reader_ = RequestReader(limits_);
+  phase_ = Phase::kIdle;
+  arm(limits_.idle_time);
+  advance();
+  if (client_finished_ && phase_ != Phase::kResponse) return close();
+  read();
+}
+
+// Lets the client read the answer before the connection goes: closing with unread input would reset
+// it. What still comes in is thrown away, for a short time.
+void Session::linger() {
+  if (client_finished_) return close();
+  phase_ = Phase::kLinger;
+  input_.clear();
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_send, ignored);
+  arm(std::chrono::milliseconds(2000));
+  read();
+}
+
+void Session::log(std::string_view key, std::string_view value) const {
+  log_info("request", {{"id", log_id_},
+                       {"method", log_method_},
+                       {"path", log_path_},
+                       {"status", channel_->status()},
+                       {key, value}});
+}
+
+}  // namespace mantou::server
