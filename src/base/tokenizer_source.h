@@ -23,6 +23,7 @@ struct GgufVocabulary {
 
 struct TokenizerSource {
   std::string origin;                  // file or directory, for messages
+  std::string tokenizer_origin;        // the path of tokenizer.json, for messages; empty: origin
   std::string tokenizer_json;          // the bytes of tokenizer.json, or empty
   std::optional<GgufVocabulary> gguf;  // exactly one of the two is present
 

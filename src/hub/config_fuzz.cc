@@ -27,7 +27,7 @@ void read_config(std::string_view text) {
   json config = lift_text_config(parse_json(text, "config.json"), "config.json");
   expand_rope_parameters(config);
   std::vector<int32_t> end_ids;
-  add_end_ids(config, "config.json", end_ids);
+  add_end_ids(config, "config.json", vocabulary_size(config, "config.json"), end_ids);
   const ConfigReader reader(config, "config.json");
   reader.get_int("hidden_size", 1, 1 << 20, 64);
   reader.get_double("rope_theta", 1, 1e12, 1e4);

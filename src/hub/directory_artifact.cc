@@ -55,12 +55,13 @@ class DirectoryArtifact : public ArtifactBase {
     expand_rope_parameters(config_);
     quantization_ = MlxQuantization::parse(config_, origin);
     tokenizer_ = directory_tokenizer(path_);
-    add_end_ids(raw, origin, tokenizer_.end_ids);
-    add_end_ids(config_, origin, tokenizer_.end_ids);
+    const int64_t vocabulary = vocabulary_size(config_, origin);
+    add_end_ids(raw, origin, vocabulary, tokenizer_.end_ids);
+    add_end_ids(config_, origin, vocabulary, tokenizer_.end_ids);
     const auto generation_path = path_ / "generation_config.json";
     if (!std::filesystem::exists(generation_path)) return;
     generation_config_ = read_json_file(generation_path);
-    add_end_ids(generation_config_, generation_path.string(), tokenizer_.end_ids);
+    add_end_ids(generation_config_, generation_path.string(), vocabulary, tokenizer_.end_ids);
   }
 
   MlxQuantization quantization_;

@@ -42,7 +42,7 @@ TEST_F(DirectoryArtifactTest, PlainConfiguration) {
 TEST_F(DirectoryArtifactTest, TextConfigIsLifted) {
   config({{"model_type", "gemma3"},
           {"vocab_size", 7},
-          {"eos_token_id", {1, 106}},
+          {"eos_token_id", {1, 6}},
           {"tie_word_embeddings", true},
           {"text_config",
            {{"model_type", "gemma3_text"},
@@ -52,7 +52,7 @@ TEST_F(DirectoryArtifactTest, TextConfigIsLifted) {
   const json lifted = open()->config();
   EXPECT_EQ(lifted, json({{"model_type", "gemma3_text"},
                           {"vocab_size", 7},
-                          {"eos_token_id", {1, 106}},
+                          {"eos_token_id", {1, 6}},
                           {"tie_word_embeddings", true},
                           {"hidden_size", 4},
                           {"x", nullptr}}));
@@ -89,6 +89,14 @@ TEST_F(DirectoryArtifactTest, BrokenConfigurationsAreNamed) {
   expect_error(ErrorCode::kCorruptData, "text_config is no object", [&] { open(); });
   config({{"eos_token_id", -1}});
   expect_error(ErrorCode::kCorruptData, "config.json: eos_token_id is -1", [&] { open(); });
+  config({{"vocab_size", 100}, {"eos_token_id", {99, 100}}});
+  expect_error(ErrorCode::kCorruptData,
+               file("config.json") + ": eos_token_id[1] is 100, must be 0 … 99", [&] { open(); });
+  config({{"text_config", {{"vocab_size", 100}, {"eos_token_id", 99}}}});
+  directory_.write("generation_config.json", json{{"eos_token_id", 100}});
+  expect_error(ErrorCode::kCorruptData,
+               file("generation_config.json") + ": eos_token_id is 100, must be 0 … 99",
+               [&] { open(); });
   expect_error(ErrorCode::kNotFound, "no such file or directory",
                [&] { ModelArtifact::open(directory_.path() / "absent"); });
 }
@@ -145,6 +153,7 @@ TEST_F(DirectoryArtifactTest, TokenizerFiles) {
   const auto artifact = open();
   const TokenizerSource& source = artifact->tokenizer();
   EXPECT_EQ(source.origin, directory_.path().string());
+  EXPECT_EQ(source.tokenizer_origin, file("tokenizer.json"));
   EXPECT_EQ(source.tokenizer_json, "{the bytes}");
   EXPECT_FALSE(source.gguf);
   EXPECT_EQ(source.bos_token, "<s>");

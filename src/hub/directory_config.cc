@@ -129,10 +129,15 @@ std::string logical_name(std::string_view name) {
   return std::string(name);
 }
 
-void add_end_ids(const json& config, const std::string& origin, std::vector<int32_t>& end_ids) {
+int64_t vocabulary_size(const json& config, const std::string& origin) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  return ConfigReader(config, origin).get_int("vocab_size", 1, kMost, kMost);
+}
+
+void add_end_ids(const json& config, const std::string& origin, int64_t vocabulary,
+                 std::vector<int32_t>& end_ids) {
   const ConfigReader reader(config, origin);
-  const int64_t max = std::numeric_limits<int32_t>::max();
-  for (const int64_t id : reader.get_int_array("eos_token_id", 0, max, kMaxEndIds))
+  for (const int64_t id : reader.get_int_array("eos_token_id", 0, vocabulary - 1, kMaxEndIds))
     if (std::find(end_ids.begin(), end_ids.end(), id) == end_ids.end())
       end_ids.push_back(int32_t(id));
 }
@@ -151,8 +156,10 @@ void read_tokenizer_config(const json& config, const std::string& origin, Tokeni
 TokenizerSource directory_tokenizer(const std::filesystem::path& directory) {
   TokenizerSource source;
   source.origin = directory.string();
-  if (const auto path = directory / "tokenizer.json"; std::filesystem::exists(path))
+  if (const auto path = directory / "tokenizer.json"; std::filesystem::exists(path)) {
     source.tokenizer_json = read_file(path, kMaxTokenizerBytes);
+    source.tokenizer_origin = path.string();
+  }
   if (const auto path = directory / "tokenizer_config.json"; std::filesystem::exists(path))
     read_tokenizer_config(read_json_file(path), path.string(), source);
   read_template_files(directory, source);

@@ -26,8 +26,12 @@ void expand_rope_parameters(nlohmann::json& config);
 // "language_model.".
 std::string logical_name(std::string_view name);
 
-// Appends the ids of `eos_token_id` (a number or an array) that are not there yet.
-void add_end_ids(const nlohmann::json& config, const std::string& origin,
+// `vocab_size`, or what token ids can hold where it is absent.
+int64_t vocabulary_size(const nlohmann::json& config, const std::string& origin);
+
+// Appends the ids of `eos_token_id` (a number or an array, below `vocabulary`) that are not there
+// yet.
+void add_end_ids(const nlohmann::json& config, const std::string& origin, int64_t vocabulary,
                  std::vector<int32_t>& end_ids);
 
 // Token texts, add_bos_token, add_eos_token and chat templates of a tokenizer_config.json.

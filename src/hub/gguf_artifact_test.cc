@@ -256,6 +256,19 @@ TEST_F(GgufArtifactTest, Tokenizer) {
   EXPECT_EQ(artifact->config()["eos_token_id"], 1);
 }
 
+// Files whose padding id was made for another vocabulary run well without it.
+TEST_F(GgufArtifactTest, IdsOfNoUseMayBeOutOfRange) {
+  GgufWriter writer = model("llama");
+  writer.text("tokenizer.ggml.model", "llama").strings("tokenizer.ggml.tokens", {"a", "b"});
+  writer.u32("tokenizer.ggml.padding_token_id", 2).u32("tokenizer.ggml.unknown_token_id", 1u << 31);
+  writer.u32("tokenizer.ggml.seperator_token_id", 7).u32("tokenizer.ggml.eos_token_id", 1);
+  const auto artifact = open(writer);
+  const TokenizerSource& source = artifact->tokenizer();
+  EXPECT_EQ(source.pad_token, "");
+  EXPECT_EQ(source.unk_token, "");
+  EXPECT_EQ(source.eos_token, "b");
+}
+
 TEST_F(GgufArtifactTest, RefusesBrokenVocabularies) {
   const auto bare = open(model("llama"));
   expect_error(ErrorCode::kNotFound, "the model has no vocabulary", [&] { bare->tokenizer(); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace mantou::hub {
 namespace {
@@ -46,13 +47,25 @@ GgufVocabulary read_vocabulary(const GgufFile& file) {
   return out;
 }
 
-// The id under `name`, -1 when there is none.
+// The id under `name`, -1 when there is none; one that is no token is an error.
 int64_t token_id(const GgufFile& file, std::string_view name, size_t tokens) {
   const auto id = file.get_int(key(name));
   if (id && (*id < 0 || size_t(*id) >= tokens))
     fail_param(ErrorCode::kCorruptData, key(name), "{}: {} is {}, must be 0 … {}", file.origin(),
                key(name), *id, tokens - 1);
   return id.value_or(-1);
+}
+
+// The text of the token under `name`, for templates and information only: an id that is no token,
+// which real files have, counts as absent.
+std::string token_text(const GgufFile& file, std::string_view name,
+                       const std::vector<std::string>& tokens) {
+  const auto id = file.get_int(key(name));
+  if (!id) return {};
+  if (*id >= 0 && size_t(*id) < tokens.size()) return tokens[size_t(*id)];
+  log_warn("token id out of range, ignored",
+           {{"file", file.origin()}, {"key", key(name)}, {"id", *id}, {"tokens", tokens.size()}});
+  return {};
 }
 
 void read_templates(const GgufFile& file, TokenizerSource& source) {
@@ -80,8 +93,8 @@ TokenizerSource gguf_tokenizer(const GgufFile& file) {
   source.eos_id = token_id(file, "eos_token_id", tokens.size());
   source.bos_token = text(source.bos_id);
   source.eos_token = text(source.eos_id);
-  source.unk_token = text(token_id(file, "unknown_token_id", tokens.size()));
-  source.pad_token = text(token_id(file, "padding_token_id", tokens.size()));
+  source.unk_token = token_text(file, "unknown_token_id", tokens);
+  source.pad_token = token_text(file, "padding_token_id", tokens);
   for (const char* name : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
     const auto id = int32_t(token_id(file, name, tokens.size()));
     if (id >= 0 &&

@@ -38,9 +38,14 @@ constexpr std::array<std::string_view, 21> kEndTexts = {"<|im_end|>",
 constexpr std::string_view kHarmonyReturn = "<|return|>";
 constexpr std::string_view kHarmonyMessageEnd = "<|end|>";
 
+const std::string& origin_of(const TokenizerSource& source) {
+  return source.tokenizer_origin.empty() ? source.origin : source.tokenizer_origin;
+}
+
 [[noreturn]] void fail_build(const TokenizerSource& source, ErrorCode code) {
   const std::string message = bridge_last_error();
-  fail_param(code, source.origin, "{}: {}", source.origin, message);
+  const std::string& origin = origin_of(source);
+  fail_param(code, origin, "{}: {}", origin, message);
 }
 
 std::vector<BridgeSlice> to_slices(const std::vector<std::string>& texts) {
@@ -93,7 +98,9 @@ BridgeHandle<BridgeTokenizer> build_handle(const TokenizerSource& source) {
 class BridgedTokenizer final : public Tokenizer {
  public:
   explicit BridgedTokenizer(const TokenizerSource& source)
-      : handle_(build_handle(source)), traits_(bridge_tokenizer_traits(handle_.get())) {
+      : origin_(origin_of(source)),
+        handle_(build_handle(source)),
+        traits_(bridge_tokenizer_traits(handle_.get())) {
     bos_ = find_bos(source);
     read_frame(source);
     collect_end_ids(source);
@@ -108,7 +115,7 @@ class BridgedTokenizer final : public Tokenizer {
     if (!bridge_tokenizer_encode(handle_.get(), to_slice(text), options.parse_special,
                                  literal.data(), literal.size(), ids.out())) {
       const std::string message = bridge_last_error();
-      fail(ErrorCode::kInvalidArgument, "the text cannot be encoded: {}", message);
+      fail(ErrorCode::kInvalidArgument, "{}: the text cannot be encoded: {}", origin_, message);
     }
     std::vector<TokenId> out;
     out.reserve(prefix_.size() + size_t(ids.end() - ids.begin()) + suffix_.size());
@@ -199,6 +206,7 @@ class BridgedTokenizer final : public Tokenizer {
     }
   }
 
+  const std::string origin_;
   BridgeHandle<BridgeTokenizer> handle_;
   BridgeTokenizerTraits traits_;
   TokenId bos_ = -1;

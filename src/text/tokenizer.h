@@ -23,7 +23,8 @@ struct ByteRange {
 class Tokenizer {
  public:
   // Builds from tokenizer.json or a GGUF vocabulary (quick enough that nothing is cached). Errors
-  // name source.origin and what is wrong; an unknown `pre` is named beside the known ones.
+  // name source.tokenizer_origin (or origin) and what is wrong; an unknown `pre` is named beside
+  // the known ones.
   static std::shared_ptr<const Tokenizer> build(const TokenizerSource& source);
   virtual ~Tokenizer() = default;
 

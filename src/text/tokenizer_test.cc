@@ -255,7 +255,8 @@ std::string build_error(const TokenizerSource& source) {
   try {
     Tokenizer::build(source);
   } catch (const Error& error) {
-    EXPECT_EQ(error.param(), source.origin);
+    EXPECT_EQ(error.param(),
+              source.tokenizer_origin.empty() ? source.origin : source.tokenizer_origin);
     return error.message();
   }
   return "";
@@ -284,6 +285,10 @@ TEST(TokenizerTest, ErrorsNameTheFileAndTheTrouble) {
   EXPECT_THAT(build_error(source), HasSubstr("scores"));
   EXPECT_THAT(build_error(json_source("{")), HasSubstr("tokenizer.json"));
   EXPECT_THAT(build_error(json_source("")), HasSubstr("no tokenizer"));
+  source = json_source("{");
+  source.origin = "models/small";
+  source.tokenizer_origin = "models/small/tokenizer.json";
+  EXPECT_THAT(build_error(source), testing::StartsWith("models/small/tokenizer.json: "));
 }
 
 TEST(TokenizerTest, HugeIdsAreRefused) {
