@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cli/chat_session.h"
 #include "cli/flags.h"
 
 namespace mantou::cli {
@@ -186,6 +187,7 @@ std::string help_verb(const Verb& verb) {
       if (flag.group == group.group && (flag.verbs & verb.bit)) lines += help_line(flag);
     if (!lines.empty()) out += fmt::format("\n{}\n{}", group.title, lines);
   }
+  if (verb.bit == kChat) out += "\nTyped alone on a line\n" + chat_commands_help();
   return out;
 }
 
@@ -211,6 +213,7 @@ std::string help_markdown(std::span<const Verb> verbs) {
         "|---|---|---|---|---|---|\n{}",
         group.title, rows);
   }
+  out += "\n## In a chat\n\nTyped alone on a line:\n\n```\n" + chat_commands_help() + "```\n";
   out += "\n## Variables without an option\n\n| variable | meaning |\n|---|---|\n";
   for (const auto& variable : environment_variables())
     out += fmt::format("| `{}` | {} |\n", variable.name, cell(std::string(variable.help)));
