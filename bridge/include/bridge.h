@@ -98,6 +98,7 @@ typedef enum BridgeRenderStatus {
   BRIDGE_RENDER_OK = 0,
   BRIDGE_RENDER_FAILED = 1,  // the message says where and why
   BRIDGE_RENDER_RAISED = 2,  // the template called raise_exception: the message is its argument
+  BRIDGE_RENDER_NO_MEMORY = 3,  // not enough for the thread it runs on
 } BridgeRenderStatus;
 
 BridgeTemplate* bridge_template_compile(BridgeSlice source);

@@ -1,6 +1,7 @@
 //! Tokenizers and chat templates behind the C ABI of `include/bridge.h`.
 
 mod added;
+mod bounded;
 mod ffi;
 mod gguf;
 mod hf;

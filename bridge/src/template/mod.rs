@@ -5,11 +5,14 @@ mod python;
 
 use std::error::Error as _;
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, Value};
 
+use crate::bounded::{self, Bounds, Stopped, Strays};
 use crate::ffi::{Buffer, Result, Slice, free_handle, guard, handle, set_last_error};
 
 const NAME: &str = "chat_template"; // shown in messages, with the line
@@ -17,11 +20,21 @@ const NAME: &str = "chat_template"; // shown in messages, with the line
 const FUEL: u64 = 5_000_000;
 const BYTES_PER_FUEL: u64 = 64;
 const RECURSION: usize = 120; // of macros
-/// A template can nest values as deep as its fuel lasts, and dropping them takes stack for each
-/// level (about 150 bytes). So rendering has a stack of its own, of which only what is touched is real.
-const STACK: usize = 1 << 30;
+/// What fuel does not bound: comparing long texts, and nested values that hold one list many times over
+/// when they are compared or become text. Dropping nested values takes stack, about 150 bytes a level
+/// in optimised code.
+fn bounds(context: &str) -> Bounds {
+    Bounds {
+        stack: if cfg!(debug_assertions) { 8 << 30 } else { 1 << 30 },
+        memory: (512 << 20) + 32 * context.len(),
+        time: Duration::from_secs(10) + Duration::from_micros(context.len() as u64),
+    }
+}
 
-pub struct Template(Environment<'static>);
+pub struct Template {
+    environment: Arc<Environment<'static>>,
+    strays: Arc<Strays>,
+}
 
 /// The cause that raise_exception leaves in an error.
 #[derive(Debug)]
@@ -63,33 +76,39 @@ impl Template {
         environment
             .add_template_owned(NAME, without_generation_tags(source))
             .map_err(|e| describe(&e))?;
-        Ok(Template(environment))
+        Ok(Template { environment: Arc::new(environment), strays: Arc::default() })
     }
 
     fn render(&self, context: &str) -> std::result::Result<String, Failure> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new().name("template".into()).stack_size(STACK);
-            let running = thread.spawn_scoped(scope, || self.render_here(context));
-            let running =
-                running.map_err(|e| Failure::Failed(format!("no thread to render on: {e}")))?;
-            running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        let (environment, owned) = (Arc::clone(&self.environment), context.to_owned());
+        let work = move || render(&environment, &owned);
+        bounded::run("template", &bounds(context), &self.strays, work)
+            .unwrap_or_else(|stopped| Err(Failure::stopped(&stopped)))
     }
+}
 
-    fn render_here(&self, context: &str) -> std::result::Result<String, Failure> {
-        let context: serde_json::Value = serde_json::from_str(context)
-            .map_err(|e| Failure::Failed(format!("variables of the template: {e}")))?;
-        let template = self.0.get_template(NAME).map_err(|e| Failure::of(&e))?;
-        template.render(Value::from(Serde(&context))).map_err(|e| Failure::of(&e))
-    }
+fn render(environment: &Environment, context: &str) -> std::result::Result<String, Failure> {
+    let context: serde_json::Value = serde_json::from_str(context)
+        .map_err(|e| Failure::Failed(format!("variables of the template: {e}")))?;
+    let template = environment.get_template(NAME).map_err(|e| Failure::of(&e))?;
+    template.render(Value::from(Serde(&context))).map_err(|e| Failure::of(&e))
 }
 
 enum Failure {
     Raised(String),
     Failed(String),
+    NoMemory(String),
 }
 
 impl Failure {
+    fn stopped(stopped: &Stopped) -> Failure {
+        let message = format!("{NAME}: {stopped}");
+        match stopped {
+            Stopped::NoThread(_) => Failure::NoMemory(message),
+            _ => Failure::Failed(message),
+        }
+    }
+
     fn of(error: &Error) -> Failure {
         let mut cause = error.source();
         while let Some(inner) = cause {
@@ -211,6 +230,7 @@ enum RenderStatus {
     Ok = 0,
     Failed = 1,
     Raised = 2,
+    NoMemory = 3,
 }
 
 #[unsafe(no_mangle)]
@@ -227,12 +247,15 @@ unsafe extern "C" fn bridge_template_render(
                 Ok(RenderStatus::Ok)
             }
             Err(Failure::Failed(message)) => Err(message),
-            Err(Failure::Raised(message)) => {
-                set_last_error(&message);
-                Ok(RenderStatus::Raised)
-            }
+            Err(Failure::Raised(message)) => Ok(status(RenderStatus::Raised, &message)),
+            Err(Failure::NoMemory(message)) => Ok(status(RenderStatus::NoMemory, &message)),
         }
     })
+}
+
+fn status(status: RenderStatus, message: &str) -> RenderStatus {
+    set_last_error(message);
+    status
 }
 
 #[cfg(test)]
@@ -242,7 +265,7 @@ mod tests {
     fn render(source: &str, context: &str) -> Result<String> {
         Template::compile(source)?.render(context).map_err(|failure| match failure {
             Failure::Raised(message) => format!("raised: {message}"),
-            Failure::Failed(message) => message,
+            Failure::Failed(message) | Failure::NoMemory(message) => message,
         })
     }
 
@@ -320,6 +343,12 @@ mod tests {
         ];
         for source in cases {
             assert!(render(source, "{}").is_err(), "{source}");
+        }
+        let shared = "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(40) %}\
+            {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
+        for (last, reason) in [("ns.x ~ 'a'", "memory"), ("ns.x == ns.y", "time")] {
+            let message = render(&format!("{shared}{{{{ {last} }}}}"), "{}").unwrap_err();
+            assert!(message.contains(reason), "{message}");
         }
         let deep = format!("{}{}", "[".repeat(9999), "]".repeat(9999));
         assert!(render("x", &format!("{{\"x\": {deep}}}")).is_err());

@@ -1,0 +1,240 @@
+//! Work that may be hostile, on a thread of its own with bounds on its stack, memory and time.
+//!
+//! Nothing can end a thread from outside. So one that asks for more memory than it may have sleeps for
+//! ever at that point, and one that takes too long is left behind at the lowest priority, in either case
+//! with the memory it holds, which is within the bound. The caller goes on at once; it counts the
+//! threads left behind and starts no more when there are `MAX_STRAYS` of them.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicIsize, AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+use std::{fmt, ptr};
+
+pub const MAX_STRAYS: usize = 2;
+
+pub struct Bounds {
+    pub stack: usize,  // bytes; only what is touched becomes memory
+    pub memory: usize, // bytes on the heap
+    pub time: Duration,
+}
+
+#[derive(Debug)]
+pub enum Stopped {
+    Memory,
+    Time,
+    Strays,
+    NoThread(std::io::Error),
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stopped::Memory => write!(f, "it needs more memory than it may have"),
+            Stopped::Time => write!(f, "it takes more time than it may have"),
+            Stopped::Strays => write!(f, "it had to be given up on {MAX_STRAYS} times before"),
+            Stopped::NoThread(e) => write!(f, "not enough memory to run it ({e})"),
+        }
+    }
+}
+
+/// Counts the threads that were left behind and still exist.
+#[derive(Default)]
+pub struct Strays(AtomicUsize);
+
+const RUNNING: u8 = 0;
+const DONE: u8 = 1; // the result is there
+const EXHAUSTED: u8 = 2; // the memory was not enough: the thread sleeps
+const LEFT: u8 = 3; // by the caller
+
+struct Run {
+    state: AtomicU8,
+    memory_left: AtomicIsize,
+    caller: Thread,
+    strays: Arc<Strays>,
+}
+
+thread_local! {
+    /// The bounded run that this thread belongs to, or null.
+    static RUN: Cell<*const Run> = const { Cell::new(ptr::null()) };
+}
+
+/// Runs `work` within `bounds`. A panic in it goes on in the caller.
+pub fn run<T: Send + 'static>(
+    name: &str,
+    bounds: &Bounds,
+    strays: &Arc<Strays>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Stopped> {
+    if strays.0.load(Ordering::Relaxed) >= MAX_STRAYS {
+        return Err(Stopped::Strays);
+    }
+    let run = Arc::new(Run {
+        state: AtomicU8::new(RUNNING),
+        memory_left: AtomicIsize::new(bounds.memory.try_into().unwrap_or(isize::MAX)),
+        caller: thread::current(),
+        strays: Arc::clone(strays),
+    });
+    let result = Arc::new(Mutex::new(None));
+    let deadline = Instant::now() + bounds.time;
+    let (its_run, its_result) = (Arc::clone(&run), Arc::clone(&result));
+    let worker =
+        thread::Builder::new().name(name.into()).stack_size(bounds.stack).spawn(move || {
+            RUN.set(Arc::as_ptr(&its_run));
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            RUN.set(ptr::null());
+            if let Ok(mut slot) = its_result.lock() {
+                *slot = Some(outcome);
+            }
+            its_run.finish();
+        });
+    let worker = worker.map_err(Stopped::NoThread)?;
+    if let Some(stopped) = run.wait(deadline) {
+        lower_priority(&worker);
+        return Err(stopped);
+    }
+    let outcome = result.lock().ok().and_then(|mut slot| slot.take());
+    outcome.expect("a run that is done has a result").or_else(|panic| resume_unwind(panic))
+}
+
+impl Run {
+    fn finish(&self) {
+        if self.state.swap(DONE, Ordering::AcqRel) == LEFT {
+            self.strays.0.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.caller.unpark();
+    }
+
+    /// Waits for the end; says why when there will be none.
+    fn wait(&self, deadline: Instant) -> Option<Stopped> {
+        loop {
+            let now = Instant::now();
+            match self.state.load(Ordering::Acquire) {
+                DONE => return None,
+                EXHAUSTED => {
+                    self.strays.0.fetch_add(1, Ordering::Relaxed);
+                    return Some(Stopped::Memory);
+                }
+                _ if now >= deadline => {
+                    self.strays.0.fetch_add(1, Ordering::Relaxed);
+                    let order = Ordering::AcqRel;
+                    if self.state.compare_exchange(RUNNING, LEFT, order, Ordering::Acquire).is_ok()
+                    {
+                        return Some(Stopped::Time);
+                    }
+                    self.strays.0.fetch_sub(1, Ordering::Relaxed); // it came to an end after all
+                }
+                _ => thread::park_timeout(deadline - now),
+            }
+        }
+    }
+
+    /// Takes memory from the allowance (negative: gives back); does not return when there is not enough.
+    fn take(&self, bytes: isize) {
+        let left = self.memory_left.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.memory_left.store(left, Ordering::Relaxed);
+        // A panic that is being reported holds locks of the standard library.
+        if left >= 0 || bytes <= 0 || thread::panicking() {
+            return;
+        }
+        let order = Ordering::AcqRel;
+        let _ = self.state.compare_exchange(RUNNING, EXHAUSTED, order, Ordering::Relaxed);
+        self.caller.unpark();
+        loop {
+            thread::park();
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn lower_priority<T>(worker: &thread::JoinHandle<T>) {
+    use std::os::unix::thread::JoinHandleExt;
+    let parameters = libc::sched_param { sched_priority: 0 };
+    unsafe { libc::pthread_setschedparam(worker.as_pthread_t(), libc::SCHED_IDLE, &parameters) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lower_priority<T>(_worker: &thread::JoinHandle<T>) {}
+
+/// The system's allocator, which counts what bounded runs use.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn take(bytes: isize) {
+    let run = RUN.get();
+    if !run.is_null() {
+        // The closure that set the pointer keeps the run alive until it has reset it.
+        unsafe { &*run }.take(bytes);
+    }
+}
+
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        take(layout.size() as isize);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        take(layout.size() as isize);
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        take(size as isize - layout.size() as isize);
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        take(-(layout.size() as isize));
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(milliseconds: u64) -> Bounds {
+        Bounds { stack: 1 << 20, memory: 1 << 20, time: Duration::from_millis(milliseconds) }
+    }
+
+    #[test]
+    fn gives_the_result_or_the_panic() {
+        let strays = Arc::default();
+        assert_eq!(run("t", &bounds(60_000), &strays, || vec![7; 1000].len()).unwrap(), 1000);
+        let panicking = || run("t", &bounds(60_000), &strays, || -> i32 { panic!("no") });
+        assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
+    }
+
+    #[test]
+    fn memory_given_back_counts_no_more() {
+        let work = || (0..100).map(|_| vec![1u8; 500_000].len()).sum::<usize>();
+        assert_eq!(run("t", &bounds(60_000), &Arc::default(), work).unwrap(), 50_000_000);
+    }
+
+    #[test]
+    fn stops_at_the_bounds_and_starts_no_more_then() {
+        let strays = Arc::default();
+        let greedy = || {
+            let mut v = vec![1u8];
+            while !v.is_empty() {
+                v.extend_from_within(..);
+            }
+        };
+        assert!(matches!(run("t", &bounds(60_000), &strays, greedy), Err(Stopped::Memory)));
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let slow = move || wait.recv().is_err();
+        assert!(matches!(run("t", &bounds(10), &strays, slow), Err(Stopped::Time)));
+        assert!(matches!(run("t", &bounds(10), &strays, || 1), Err(Stopped::Strays)));
+        drop(release); // the slow one ends and counts no more
+        while matches!(run("t", &bounds(60_000), &strays, || 1), Err(Stopped::Strays)) {
+            thread::yield_now();
+        }
+        assert_eq!(strays.0.load(Ordering::Relaxed), 1);
+    }
+}
