@@ -18,6 +18,8 @@ A reference holds prompt i32[24], prefill f32[24, V] (logits of one pass), chunk
 steps of 10, 13 and 1 tokens through the cache), tokens i32[32] (greedy continuation), decode f32[8, V] (logits
 each of the first 8 of them was chosen from), margin f32[32] (best minus second best logit).
 
+References are computed in f32 from the values that the file holds.
+
 Weights are keyed by family, parameter name and --salt alone, so all variants and GGUF types of one salt hold
 the same f32 weights. Without --salt, one is searched that leaves no greedy step a near tie.
 """
@@ -168,6 +170,8 @@ def make_directory(out, family, variant, salt, tokenizer):
     for name, text in tokenizer.items():
         (directory / name).write_text(text)
     reloaded, _ = utils.load_model(directory)
+    if variant in ("bf16", "f16"):  # the weights' values, but arithmetic that can judge ours
+        reloaded.set_dtype(mx.float32)
     return directory / "ref.safetensors", make_reference(reloaded)
 
 
