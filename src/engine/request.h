@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/token.h"
+
 namespace mantou {
 
-using TokenId = int32_t;
 using RequestId = uint64_t;
 
 // What every door (command line, server, generation_config.json) accepts; the formulas of the

@@ -1,7 +1,6 @@
 // Text to token ids and back. Immutable once built and shared between threads.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,11 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/token.h"
 #include "base/tokenizer_source.h"
 
 namespace mantou::text {
-
-using TokenId = int32_t;
 
 // A half-open range of bytes of a text.
 struct ByteRange {

@@ -97,7 +97,7 @@ ordered_json encode(const Side& side, const ordered_json& request) {
 }
 
 ordered_json decode(const Side& side, const ordered_json& request) {
-  const auto ids = request.at("ids").get<std::vector<text::TokenId>>();
+  const auto ids = request.at("ids").get<std::vector<TokenId>>();
   const bool skip = request.value("skip_special", false);
   text::Detokenizer stream(side.tokenizer, skip);
   std::string pieces;

@@ -15,7 +15,6 @@ namespace mantou::golden {
 namespace {
 
 using nlohmann::json;
-using text::TokenId;
 
 struct Expected {
   const char* file;
