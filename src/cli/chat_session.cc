@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "cli/answer.h"
-#include "text/utf8.h"
+#include "text/strip.h"
 
 namespace mantou::cli {
 namespace {

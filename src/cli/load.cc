@@ -4,10 +4,10 @@
 #include <functional>
 #include <future>
 #include <numeric>
-#include <random>
 
 #include "backends/cpu/cpu_backend.h"
 #include "base/cpu_count.h"
+#include "base/random.h"
 #include "hub/config_reader.h"
 #include "hub/model_artifact.h"
 #include "hub/resolve.h"
@@ -85,7 +85,7 @@ LoadedModel load_model(const ModelOptions& options) {
 Request make_request(const LoadedModel& model, const Options& options) {
   Request request;
   request.sampling = model.sampling;
-  request.sampling.seed = std::random_device()();
+  request.sampling.seed = random_bits();
   apply(options.sampling, request.sampling);
   apply(options.limits, request.limits);
   return request;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "hub/json_file.h"
 #include "hub/model_artifact.h"
 
@@ -12,9 +13,7 @@ namespace {
 using nlohmann::json;
 
 // A value as it stands in a message.
-std::string shown(const json& value) {
-  return printable(value.dump(-1, ' ', false, json::error_handler_t::replace));
-}
+std::string shown(const json& value) { return printable(to_text(value)); }
 
 const json kEmptyArray = json::array();
 

@@ -114,6 +114,9 @@ TEST(Printable, KeepsTextAndReplacesTheRest) {
   EXPECT_EQ(printable("blk.0.häß→🥟"), "blk.0.häß→🥟");
   EXPECT_EQ(printable(std::string("a\nb\0c\x7f", 6)), "a?b?c?");
   EXPECT_EQ(printable("\xff\xc3(\xe2\x82"), std::string(2, '?') + "(" + std::string(2, '?'));
+  // Overlong forms, a surrogate, beyond U+10FFFF.
+  EXPECT_EQ(printable("\xE0\x80\xAF|\xF0\x80\x80\xAF|\xED\xA0\x80|\xF4\x90\x80\x80"),
+            "???|????|???|????");
   EXPECT_EQ(printable(std::string(200, 'x')), std::string(120, 'x') + "…");
 }
 

@@ -5,23 +5,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/utf8.h"
 
 namespace mantou::hub {
 namespace {
 
 using nlohmann::json;
-
-// Length of the well-formed UTF-8 sequence at the start of `text`; 0 when it is broken.
-size_t sequence_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  const size_t length = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : 4;
-  if (lead >= 0x80 && (lead < 0xc2 || lead > 0xf4)) return 0;
-  if (length > text.size()) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if (byte(i) >> 6 != 2) return 0;
-  return length;
-}
 
 // Counts depth and looks for repeated keys while nlohmann's parser builds the document.
 class Guard {
@@ -64,7 +53,7 @@ std::string printable(std::string_view text) {
   constexpr size_t kLongest = 120;
   std::string out;
   while (!text.empty() && out.size() < kLongest) {
-    const size_t length = sequence_length(text);
+    const size_t length = character_length(text);
     const bool control = static_cast<unsigned char>(text[0]) < 0x20 || text[0] == 0x7f;
     if (length == 0 || control) {
       out += '?';

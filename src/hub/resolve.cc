@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/nearest.h"
@@ -14,12 +15,6 @@ namespace mantou::hub {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = char(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
 
 bool contains(std::string_view text, std::string_view part) {
   return lower(text).find(lower(part)) != std::string::npos;

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/json.h"
+
 namespace mantou::server {
 namespace {
 
@@ -51,10 +53,6 @@ Json envelope(std::string_view message, std::string_view type, std::string_view 
   return outer;
 }
 
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 Json to_json(const Error& error) {
   const Kind& kind = kind_of(error.code());
   return envelope(error.message(), kind.type, error.param(), kind.name);
@@ -63,7 +61,7 @@ Json to_json(const Error& error) {
 }  // namespace
 
 HttpResponse error_response(const Error& error) {
-  HttpResponse response{kind_of(error.code()).status, dump(to_json(error))};
+  HttpResponse response{kind_of(error.code()).status, to_text(to_json(error))};
   if (response.status == 429 || response.status == 503)
     response.headers.emplace_back("Retry-After", "1");
   return response;
@@ -74,7 +72,7 @@ HttpResponse error_response(int status, const std::string& message) {
                                 : status == 404 ? "not_found_error"
                                 : status < 500  ? "invalid_request_error"
                                                 : "server_error";
-  return {status, dump(envelope(message, type, "", ""))};
+  return {status, to_text(envelope(message, type, "", ""))};
 }
 
 HttpResponse context_length_error(const char* param, int64_t prompt_tokens, int64_t context) {
@@ -85,14 +83,14 @@ HttpResponse context_length_error(const char* param, int64_t prompt_tokens, int6
       "invalid_request_error", param, "context_length_exceeded");
   json["error"]["n_prompt_tokens"] = prompt_tokens;
   json["error"]["n_ctx"] = context;
-  return {400, dump(json)};
+  return {400, to_text(json)};
 }
 
 HttpResponse admission_error(const Error& error) {
-  return {400, dump(envelope(error.message(), "invalid_request_error", error.param(),
-                             "context_over_budget"))};
+  return {400, to_text(envelope(error.message(), "invalid_request_error", error.param(),
+                                "context_over_budget"))};
 }
 
-std::string error_json(const Error& error) { return dump(to_json(error)); }
+std::string error_json(const Error& error) { return to_text(to_json(error)); }
 
 }  // namespace mantou::server

@@ -2,11 +2,11 @@
 
 #include <charconv>
 #include <climits>
-#include <random>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/random.h"
 
 namespace mantou::server {
 namespace {
@@ -98,8 +98,7 @@ void read_logit_bias(const Fields& fields, std::map<TokenId, float>& bias, int v
 }
 
 void read_seed(const Fields& fields, const RequestDefaults& defaults, uint64_t& seed) {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  seed = defaults.seed ? *defaults.seed : random();
+  seed = defaults.seed ? *defaults.seed : random_bits();
   const Json* value = fields.find("seed");
   if (value == nullptr) return;
   if (!value->is_number_integer()) Fields::wrong("seed", "an integer", *value);

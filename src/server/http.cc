@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
+
+#include "base/ascii.h"
+#include "base/random.h"
 
 namespace mantou::server {
 namespace {
@@ -28,8 +30,6 @@ constexpr std::array<std::pair<int, std::string_view>, 17> kReasons = {{
     {501, "Not Implemented"},
     {503, "Service Unavailable"},
 }};
-
-char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -82,8 +82,7 @@ std::string request_id(const HttpRequest& request) {
   };
   if (!given.empty() && given.size() <= 128 && std::all_of(given.begin(), given.end(), fit))
     return std::string(given);
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("req_{:016x}", random());
+  return fmt::format("req_{:016x}", random_bits());
 }
 
 Headers common_headers(const std::vector<std::string>& allowed_origins,

@@ -15,8 +15,7 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 struct HttpRequest {
   std::string id;  // goes into logs and the x-request-id header
   std::string method;
-  std::string path;   // percent-decoded, without the query
-  std::string query;  // as sent, without '?'
+  std::string path;  // percent-decoded, without the query
   Headers headers = {};
   std::string body;
   bool keep_alive = true;

@@ -62,9 +62,7 @@ std::optional<HttpProblem> read_head(const http::request_parser<http::string_bod
     target = path == target.npos ? "/" : target.substr(path);
   }
   target = target.substr(0, target.find('#'));
-  const size_t question = target.find('?');
-  if (question != target.npos) request.query = target.substr(question + 1);
-  if (!percent_decode(target.substr(0, question), request.path))
+  if (!percent_decode(target.substr(0, target.find('?')), request.path))
     return HttpProblem{400, "the path holds a malformed %-sequence"};
 
   if (!request.http_1_0 && request.header("host").empty())

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace mantou::server {
 namespace {
@@ -113,7 +114,7 @@ std::string shortened(const Json& value) {
   if (value.is_object()) return "an object";
   if (value.is_array()) return fmt::format("an array of {}", value.size());
   constexpr size_t kLongest = 60;
-  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = to_text(value, -1, /*ascii=*/true);
   if (text.size() > kLongest) text = text.substr(0, kLongest) + "…";
   return text;
 }

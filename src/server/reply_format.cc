@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
+
+#include "base/random.h"
 
 namespace mantou::server {
 
@@ -19,8 +20,7 @@ ReportedToken report(const text::Tokenizer& tokenizer, const GeneratedToken& tok
 }
 
 std::string random_id(std::string_view prefix) {
-  thread_local std::mt19937_64 random{std::random_device{}()};
-  return fmt::format("{}{:016x}{:08x}", prefix, random(), uint32_t(random()));
+  return fmt::format("{}{:016x}{:08x}", prefix, random_bits(), uint32_t(random_bits()));
 }
 
 Json usage_json(const Outcome& outcome) {
@@ -53,32 +53,5 @@ Json timings_json(const Outcome& outcome) {
 }
 
 double finite_logprob(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
-
-bool is_utf8(std::string_view bytes) {
-  for (size_t i = 0; i < bytes.size();) {
-    const auto lead = uint8_t(bytes[i]);
-    const int length = lead < 0x80           ? 1
-                       : (lead >> 5) == 0x06 ? 2
-                       : (lead >> 4) == 0x0e ? 3
-                       : (lead >> 3) == 0x1e ? 4
-                                             : 0;
-    if (length == 0 || i + length > bytes.size()) return false;
-    uint32_t point = length == 1 ? lead : lead & (0x7f >> length);
-    for (int k = 1; k < length; ++k) {
-      const auto next = uint8_t(bytes[i + k]);
-      if ((next & 0xc0) != 0x80) return false;
-      point = point << 6 | (next & 0x3f);
-    }
-    constexpr uint32_t kLowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (point < kLowest[length] || point > 0x10ffff || (point >= 0xd800 && point <= 0xdfff))
-      return false;
-    i += length;
-  }
-  return true;
-}
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 }  // namespace mantou::server

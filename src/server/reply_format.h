@@ -55,7 +55,5 @@ std::string random_id(std::string_view prefix);  // prefix and 24 hex digits
 Json usage_json(const Outcome& outcome);
 Json timings_json(const Outcome& outcome);  // llama-server's object
 double finite_logprob(float logprob);       // JSON has no -infinity: -9999, as OpenAI does
-bool is_utf8(std::string_view bytes);
-std::string dump(const Json& json);  // invalid UTF-8 becomes U+FFFD
 
 }  // namespace mantou::server

@@ -3,10 +3,11 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "text/bridge_handle.h"
 #include "text/messages.h"
 #include "text/special_marks.h"
-#include "text/utf8.h"
+#include "text/strip.h"
 
 namespace mantou::text {
 namespace {
@@ -29,10 +30,6 @@ constexpr std::array<std::string_view, 4> kOutsideRoles = {"user", "tool", "func
 
 // Variables that callers cannot replace.
 constexpr std::array<std::string_view, 2> kReserved = {"messages", "tools"};
-
-std::string dump(const ordered_json& value) {
-  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
 
 class BridgedTemplate final : public ChatTemplate {
  public:
@@ -61,7 +58,7 @@ class BridgedTemplate final : public ChatTemplate {
   ChatPrompt render(const ordered_json& given, const ChatOptions& options) const override {
     ordered_json messages = normalize_messages(given);
     ordered_json context = variables(options);
-    const std::string mark = SpecialMarks::choose(dump(messages) + dump(context));
+    const std::string mark = SpecialMarks::choose(to_text(messages) + to_text(context));
     mark_outside_text(messages, mark);
     const std::string continued = options.continue_final_message ? tag_final(messages) : "";
     context["messages"] = std::move(messages);
@@ -143,7 +140,7 @@ class BridgedTemplate final : public ChatTemplate {
   }
 
   std::string run(const BridgeTemplate& compiled, const ordered_json& context) const {
-    const std::string variables = dump(context);
+    const std::string variables = to_text(context);
     BridgeBytesBuffer out;
     const BridgeRenderStatus status =
         bridge_template_render(&compiled, to_slice(variables), out.out());
@@ -151,6 +148,8 @@ class BridgedTemplate final : public ChatTemplate {
     const std::string message = bridge_last_error();
     if (status == BRIDGE_RENDER_RAISED)
       throw Error(ErrorCode::kInvalidArgument, message, "messages");
+    if (status == BRIDGE_RENDER_NO_MEMORY)
+      fail(ErrorCode::kResourceExhausted, "{}: {}", origin_, message);
     fail_param(ErrorCode::kInvalidArgument, "messages", "{}: {}", origin_, message);
   }
 

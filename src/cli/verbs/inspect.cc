@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/human.h"
 #include "cli/inspection_backend.h"
 #include "cli/verbs/verbs.h"
@@ -152,7 +153,7 @@ int run_inspect(const Options& options) {
       {"tokenizer", describe_tokenizer(artifact->tokenizer())},
   };
   if (options.json)
-    fmt::print("{}\n", report.dump(2, ' ', false, json::error_handler_t::replace));
+    fmt::print("{}\n", to_text(report, 2));
   else
     print_report(report);
   return 0;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "cli/human.h"
 #include "cli/verbs/verbs.h"
 #include "hub/resolve.h"
@@ -18,7 +19,7 @@ void print_json(const std::vector<hub::ModelEntry>& models) {
                     {"path", model.path.string()},
                     {"format", format_name(model.format)},
                     {"bytes", model.bytes}});
-  fmt::print("{}\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", to_text(list, 2));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-#include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "cli/token_ids.h"
 #include "cli/verbs/verbs.h"
 #include "hub/model_artifact.h"
 #include "hub/resolve.h"
@@ -21,32 +21,10 @@ std::string read_input(const std::string& words) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-// Ids between spaces, commas, brackets and newlines; JSON arrays are such text.
-std::vector<text::TokenId> parse_ids(std::string_view input, int vocab_size) {
-  constexpr std::string_view kBetween = " \t\r\n,[]";
-  std::vector<text::TokenId> ids;
-  while (true) {
-    input.remove_prefix(std::min(input.find_first_not_of(kBetween), input.size()));
-    if (input.empty()) return ids;
-    const std::string_view word = input.substr(0, input.find_first_of(kBetween));
-    text::TokenId id = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc{} || end != word.data() + word.size() || id < 0 || id >= vocab_size)
-      fail_param(ErrorCode::kInvalidArgument, "--ids", "--ids: \"{}\" is no token id of 0 to {}",
-                 word, vocab_size - 1);
-    ids.push_back(id);
-    input.remove_prefix(word.size());
-  }
-}
-
-std::string dump(const json& value) {
-  return value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 void print_text(const text::Tokenizer& tokenizer, const std::string& input, bool as_json) {
   const auto ids = parse_ids(input, tokenizer.vocab_size());
   const std::string text = tokenizer.decode(ids, /*skip_special=*/false);
-  fmt::print("{}\n", as_json ? dump({{"text", text}}) : text);
+  fmt::print("{}\n", as_json ? to_text(json{{"text", text}}) : text);
 }
 
 void print_ids(const text::Tokenizer& tokenizer, const std::string& input,
@@ -59,7 +37,7 @@ void print_ids(const text::Tokenizer& tokenizer, const std::string& input,
   }
   json pieces = json::array();
   for (const auto id : ids) pieces.push_back(tokenizer.piece_of(id));
-  fmt::print("{}\n", dump({{"ids", ids}, {"tokens", pieces}}));
+  fmt::print("{}\n", to_text(json{{"ids", ids}, {"tokens", pieces}}));
 }
 
 }  // namespace

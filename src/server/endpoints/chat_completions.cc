@@ -3,9 +3,8 @@
 
 #include "server/completion_sink.h"
 #include "server/endpoints/endpoints.h"
+#include "server/endpoints/openai_format.h"
 #include "server/generation_fields.h"
-#include "server/reply_format.h"
-#include "server/sse.h"
 
 namespace mantou::server {
 namespace {
@@ -18,9 +17,10 @@ Json logprob_json(const ReportedToken::Choice& choice) {
           {"bytes", std::move(bytes)}};
 }
 
-class ChatFormat final : public ReplyFormat {
+class ChatFormat final : public OpenAiFormat {
  public:
-  explicit ChatFormat(ReplyHead head) : head_(std::move(head)) {}
+  explicit ChatFormat(ReplyHead head)
+      : OpenAiFormat(std::move(head), "chat.completion", "chat.completion.chunk") {}
 
   std::string first_events() override {
     return event(choice({{"role", "assistant"}, {"content", ""}}, nullptr, nullptr));
@@ -30,54 +30,24 @@ class ChatFormat final : public ReplyFormat {
     return event(choice({{"content", text}}, logprobs(tokens), nullptr));
   }
 
-  std::string last_events(std::string_view finish, const Outcome& outcome) override {
-    Json last = choice(Json::object(), nullptr, finish);
-    last["timings"] = timings_json(outcome);
-    std::string events = event(std::move(last));
-    if (head_.include_usage) {
-      Json usage = frame("chat.completion.chunk");
-      usage["choices"] = Json::array();
-      usage["usage"] = usage_json(outcome);
-      events += sse_event(dump(usage));
-    }
-    return events.append(kDoneEvent);
-  }
-
-  std::string reply(std::string_view text, std::span<const ReportedToken> tokens,
-                    std::string_view finish, const Outcome& outcome) override {
-    Json choice = {{"index", 0},
-                   {"message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}},
-                   {"logprobs", logprobs(tokens)},
-                   {"finish_reason", finish}};
-    Json json = frame("chat.completion");
-    json["choices"] = Json::array({std::move(choice)});
-    json["usage"] = usage_json(outcome);
-    json["timings"] = timings_json(outcome);
-    return dump(json);
-  }
-
  private:
-  Json frame(std::string_view object) const {
-    return {{"id", head_.id},
-            {"object", object},
-            {"created", head_.created},
-            {"model", head_.model},
-            {"system_fingerprint", head_.fingerprint}};
+  Json last_choice(std::string_view finish) override {
+    return choice(Json::object(), nullptr, finish);
   }
 
-  Json choice(Json delta, Json logprobs, Json finish) const {
-    Json json = frame("chat.completion.chunk");
-    Json only = {{"index", 0},
-                 {"delta", std::move(delta)},
-                 {"logprobs", std::move(logprobs)},
-                 {"finish_reason", std::move(finish)}};
-    json["choices"] = Json::array({std::move(only)});
-    return json;
+  Json whole_choice(std::string_view text, std::span<const ReportedToken> tokens,
+                    std::string_view finish) override {
+    return {{"index", 0},
+            {"message", {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}}},
+            {"logprobs", logprobs(tokens)},
+            {"finish_reason", finish}};
   }
 
-  std::string event(Json json) const {
-    if (head_.include_usage) json["usage"] = nullptr;
-    return sse_event(dump(json));
+  static Json choice(Json delta, Json logprobs, Json finish) {
+    return {{"index", 0},
+            {"delta", std::move(delta)},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", std::move(finish)}};
   }
 
   Json logprobs(std::span<const ReportedToken> tokens) const {
@@ -91,8 +61,6 @@ class ChatFormat final : public ReplyFormat {
     }
     return {{"content", std::move(content)}, {"refusal", nullptr}};
   }
-
-  const ReplyHead head_;
 };
 
 }  // namespace

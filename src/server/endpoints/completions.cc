@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/completion_sink.h"
 #include "server/endpoints/endpoints.h"
+#include "server/endpoints/openai_format.h"
 #include "server/generation_fields.h"
-#include "server/reply_format.h"
-#include "server/sse.h"
 
 namespace mantou::server {
 namespace {
@@ -23,59 +23,30 @@ int64_t characters(std::string_view bytes) {
   return std::count_if(bytes.begin(), bytes.end(), [](char c) { return (c & 0xc0) != 0x80; });
 }
 
-class CompletionFormat final : public ReplyFormat {
+class CompletionFormat final : public OpenAiFormat {
  public:
-  explicit CompletionFormat(ReplyHead head) : head_(std::move(head)) {}
+  explicit CompletionFormat(ReplyHead head)
+      : OpenAiFormat(std::move(head), "text_completion", "text_completion") {}
 
   std::string first_events() override { return {}; }
 
   std::string delta_events(std::string_view text, std::span<const ReportedToken> tokens) override {
-    return event(object(text, logprobs(tokens), nullptr));
-  }
-
-  std::string last_events(std::string_view finish, const Outcome& outcome) override {
-    Json last = object("", nullptr, finish);
-    last["timings"] = timings_json(outcome);
-    std::string events = event(std::move(last));
-    if (head_.include_usage) {
-      Json usage = frame();
-      usage["choices"] = Json::array();
-      usage["usage"] = usage_json(outcome);
-      events += sse_event(dump(usage));
-    }
-    return events.append(kDoneEvent);
-  }
-
-  std::string reply(std::string_view text, std::span<const ReportedToken> tokens,
-                    std::string_view finish, const Outcome& outcome) override {
-    Json json = object(text, logprobs(tokens), finish);
-    json["usage"] = usage_json(outcome);
-    json["timings"] = timings_json(outcome);
-    return dump(json);
+    return event(choice(text, logprobs(tokens), nullptr));
   }
 
  private:
-  Json frame() const {
-    return {{"id", head_.id},
-            {"object", "text_completion"},
-            {"created", head_.created},
-            {"model", head_.model},
-            {"system_fingerprint", head_.fingerprint}};
+  Json last_choice(std::string_view finish) override { return choice("", nullptr, finish); }
+
+  Json whole_choice(std::string_view text, std::span<const ReportedToken> tokens,
+                    std::string_view finish) override {
+    return choice(text, logprobs(tokens), finish);
   }
 
-  Json object(std::string_view text, Json logprobs, Json finish) const {
-    Json json = frame();
-    Json only = {{"index", 0},
-                 {"text", text},
-                 {"logprobs", std::move(logprobs)},
-                 {"finish_reason", std::move(finish)}};
-    json["choices"] = Json::array({std::move(only)});
-    return json;
-  }
-
-  std::string event(Json json) const {
-    if (head_.include_usage) json["usage"] = nullptr;
-    return sse_event(dump(json));
+  static Json choice(std::string_view text, Json logprobs, Json finish) {
+    return {{"index", 0},
+            {"text", text},
+            {"logprobs", std::move(logprobs)},
+            {"finish_reason", std::move(finish)}};
   }
 
   Json logprobs(std::span<const ReportedToken> tokens) {
@@ -99,7 +70,6 @@ class CompletionFormat final : public ReplyFormat {
             {"text_offset", std::move(offsets)}};
   }
 
-  const ReplyHead head_;
   int64_t offset_ = 0;  // characters of the text before the next token
 };
 

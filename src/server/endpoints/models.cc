@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "server/endpoints/endpoints.h"
 #include "server/reply_format.h"
 
@@ -28,7 +29,7 @@ Json model_json(const Services& services) {
 void list_models(const Services& services, const HttpRequest&,
                  const std::shared_ptr<Responder>& responder) {
   const Json list = {{"object", "list"}, {"data", Json::array({model_json(services)})}};
-  responder->send({200, dump(list)});
+  responder->send({200, to_text(list)});
 }
 
 void get_model(const Services& services, const HttpRequest& request,
@@ -38,7 +39,7 @@ void get_model(const Services& services, const HttpRequest& request,
   if (id != services.model_id)
     fail_param(ErrorCode::kNotFound, "model", "no model named '{}'; this server runs '{}'", id,
                services.model_id);
-  responder->send({200, dump(model_json(services))});
+  responder->send({200, to_text(model_json(services))});
 }
 
 }  // namespace mantou::server
