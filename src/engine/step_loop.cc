@@ -55,12 +55,12 @@ void StepLoop::turn() {
 }
 
 void StepLoop::end_cancelled() {
-  std::deque<std::shared_ptr<Generation>> cancelled;
-  const auto first = std::stable_partition(queue_.begin(), queue_.end(),
-                                           [](const auto& g) { return !g->cancelled(); });
-  std::move(first, queue_.end(), std::back_inserter(cancelled));
-  queue_.erase(first, queue_.end());
-  for (const auto& generation : cancelled) {
+  for (;;) {
+    const auto first = std::find_if(queue_.begin(), queue_.end(),
+                                    [](const auto& waiting) { return waiting->cancelled(); });
+    if (first == queue_.end()) return;
+    const std::shared_ptr<Generation> generation = std::move(*first);
+    queue_.erase(first);
     Outcome outcome;
     outcome.reason = FinishReason::kCancelled;
     outcome.prompt_tokens = int64_t(generation->request_.prompt.size());
