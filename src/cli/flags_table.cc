@@ -11,7 +11,7 @@ constexpr std::array<std::string_view, 0> kNames{};
 template <>
 constexpr std::array<std::string_view, 2> kNames<Compute>{"auto", "f32"};
 template <>
-constexpr std::array<std::string_view, 3> kNames<KvType>{"f16", "bf16", "f32"};
+constexpr std::array<std::string_view, 3> kNames<KvType> = kKvTypeNames;
 template <>
 constexpr std::array<std::string_view, 5> kNames<LogLevel>{"error", "warn", "info", "debug",
                                                            "trace"};

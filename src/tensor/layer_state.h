@@ -5,11 +5,13 @@
 // (begin_step … commit_step or abort_step) and are invisible until committed. Engine thread only.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "tensor/step_layout.h"
 
@@ -17,6 +19,7 @@ namespace mantou {
 
 // How keys and values are stored.
 enum class KvType : uint8_t { kF16, kBF16, kF32 };
+inline constexpr std::array<std::string_view, 3> kKvTypeNames{"f16", "bf16", "f32"};  // in order
 
 // What a layer's state looks like; equality decides who may join, share or restore.
 struct StateSpec {
