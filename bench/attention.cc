@@ -17,6 +17,7 @@
 
 #include "backends/cpu/kernels/attention.h"
 #include "backends/cpu/kv_rows.h"
+#include "base/cpu_count.h"
 #include "base/cpu_features.h"
 #include "base/thread_pool.h"
 

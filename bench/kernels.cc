@@ -25,6 +25,7 @@
 #include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kernels/quantize.h"
 #include "backends/cpu/kernels/test_weights.h"
+#include "base/cpu_count.h"
 
 namespace mantou::cpu {
 namespace {

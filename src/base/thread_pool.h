@@ -15,13 +15,12 @@
 #include <thread>
 #include <vector>
 
-#include "base/cpu_count.h"  // default_thread_count: what to give the constructor
-
 namespace mantou {
 
 class ThreadPool {
  public:
-  // `threads` counts the caller: threads - 1 workers are started. At least 1.
+  // `threads` counts the caller: threads - 1 workers are started. At least 1; cpu_count.h tells how
+  // many there should be.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -10,6 +10,7 @@
 #include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kv_rows.h"
 #include "base/arena.h"
+#include "base/cpu_count.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 
