@@ -1,9 +1,14 @@
-// The configuration of dense decoders. Expected values are transformers' (configuration_llama.py:
-// defaults of absent keys, names of activations).
+// The configuration of dense decoders and of their ropes. Expected values are transformers'
+// (configuration_llama.py: defaults of absent keys, names of activations) and the formula published
+// with Llama 3.1, in float64.
 #include "models/layers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <vector>
 
 #include "base/error.h"
 
@@ -68,6 +73,148 @@ TEST(PlainRope, FrequenciesFallGeometrically) {
   ASSERT_EQ(rope.inv_freq.size(), 4u);
   const double expected[] = {1, 0.1, 0.01, 0.001};
   for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(rope.inv_freq[i], expected[i], 1e-15);
+}
+
+// A checkpoint that holds nothing, or rope_freqs.weight alone.
+class RopeArtifact final : public hub::ModelArtifact {
+ public:
+  explicit RopeArtifact(std::vector<float> divisors) : divisors_(std::move(divisors)) {}
+  hub::Format format() const override { return hub::Format::kGguf; }
+  const std::filesystem::path& path() const override { return path_; }
+  const std::string& name() const override { return name_; }
+  const json& config() const override { return empty_; }
+  const json& generation_config() const override { return empty_; }
+  const TokenizerSource& tokenizer() const override { return tokenizer_; }
+  bool norm_plus_one_baked() const override { return false; }
+  RawWeight weight(std::string_view) override { return {}; }
+  bool has(std::string_view tensor) const override {
+    return tensor == "rope_freqs.weight" && !divisors_.empty();
+  }
+  RawTensor tensor(std::string_view name) override {
+    RawTensor tensor;
+    tensor.name = name;
+    tensor.shape = {int64_t(divisors_.size())};
+    tensor.bytes = std::as_bytes(std::span(divisors_));
+    return tensor;
+  }
+  std::vector<std::string> unused() const override { return {}; }
+  std::vector<TensorInfo> tensors() const override { return {}; }
+
+ private:
+  std::vector<float> divisors_;
+  std::filesystem::path path_ = "tiny.gguf";
+  std::string name_ = "tiny";
+  json empty_ = json::object();
+  TokenizerSource tokenizer_;
+};
+
+std::vector<double> frequencies(const json& config, int head_dim,
+                                RopeArtifact artifact = RopeArtifact({})) {
+  return read_rope(artifact, hub::ConfigReader(config, "config.json"), head_dim).inv_freq;
+}
+
+json llama3(double theta, double factor, double low, double high, int original) {
+  return {{"rope_theta", theta},
+          {"rope_scaling",
+           {{"rope_type", "llama3"},
+            {"factor", factor},
+            {"low_freq_factor", low},
+            {"high_freq_factor", high},
+            {"original_max_position_embeddings", original}}}};
+}
+
+void expect_near(double actual, double expected, size_t i) {
+  EXPECT_NEAR(actual, expected, 1e-14 * expected) << "frequency " << i;
+}
+
+// In the terms of the paper: a rotation that turns more than `high` times within the original
+// context is kept, one that turns less than `low` times becomes `factor` times slower, and those
+// between are mixed by where their number of turns lies.
+TEST(ReadRope, Llama3FollowsThePublishedFormula) {
+  struct Case {
+    double theta, factor, low, high;
+    int original, head_dim;
+  };
+  for (const Case& c : {Case{500000, 8, 1, 4, 8192, 128}, Case{500000, 32, 1, 4, 8192, 64},
+                        Case{10000, 2.5, 2, 16, 2048, 96}}) {
+    const auto actual =
+        frequencies(llama3(c.theta, c.factor, c.low, c.high, c.original), c.head_dim);
+    ASSERT_EQ(actual.size(), size_t(c.head_dim) / 2);
+    int kept = 0, mixed = 0, slowed = 0;
+    for (size_t i = 0; i < actual.size(); ++i) {
+      const double plain = std::exp(-2.0 * double(i) / c.head_dim * std::log(c.theta));
+      const double turns = c.original * plain / (2 * std::numbers::pi);
+      double share = (turns - c.low) / (c.high - c.low);  // of the frequency as it was
+      ++(share >= 1 ? kept : share <= 0 ? slowed : mixed);
+      share = std::fmin(std::fmax(share, 0), 1);
+      expect_near(actual[i], plain * (share + (1 - share) / c.factor), i);
+    }
+    EXPECT_TRUE(kept > 0 && mixed > 0 && slowed > 0);
+  }
+}
+
+// Llama 3.1 8B and Llama 3.2 1B; the numbers are those of a Python transcription of
+// apply_scaling() in Meta's llama-models.
+TEST(ReadRope, Llama3OfPublishedModels) {
+  const auto large = frequencies(llama3(500000, 8, 1, 4, 8192), 128);
+  const double expected_large[] = {1.0,
+                                   0.19392274474868576,
+                                   0.03760603093086393,
+                                   0.0072926647372171085,
+                                   0.0005248461609929547,
+                                   3.428102195952591e-05,
+                                   6.647869871181236e-06,
+                                   1.2891731721515574e-06};
+  for (size_t i = 0; i < 8; ++i) expect_near(large[8 * i], expected_large[i], 8 * i);
+  const auto small = frequencies(llama3(500000, 32, 1, 4, 8192), 64);
+  const double expected_small[] = {1.0,
+                                   0.19392274474868576,
+                                   0.03760603093086393,
+                                   0.0072926647372171085,
+                                   0.00042955679655936815,
+                                   8.570255489881478e-06,
+                                   1.661967467795309e-06,
+                                   3.2229329303788936e-07};
+  for (size_t i = 0; i < 8; ++i) expect_near(small[4 * i], expected_small[i], 4 * i);
+  // 1, 4 and 8192 are what absent keys mean.
+  EXPECT_EQ(
+      frequencies({{"rope_theta", 5e5}, {"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}}},
+                  128),
+      large);
+}
+
+TEST(ReadRope, LinearDividesEveryFrequency) {
+  for (const char* key : {"rope_type", "type"}) {
+    const auto actual =
+        frequencies({{"rope_theta", 1e4}, {"rope_scaling", {{key, "linear"}, {"factor", 8}}}}, 16);
+    ASSERT_EQ(actual.size(), 8u);
+    for (size_t i = 0; i < 8; ++i) expect_near(actual[i], std::pow(1e4, -double(i) / 8) / 8, i);
+  }
+}
+
+TEST(ReadRope, ATableDividesFrequenciesOneByOne) {
+  const auto actual = frequencies({{"rope_theta", 1e4}}, 8, RopeArtifact({1, 2, 4, 0.5f}));
+  const double expected[] = {1, 0.05, 0.0025, 0.002};
+  for (size_t i = 0; i < 4; ++i) expect_near(actual[i], expected[i], i);
+}
+
+TEST(ReadRope, RefusalsNameTheKey) {
+  const auto message = [](const json& config, RopeArtifact artifact = RopeArtifact({})) {
+    try {
+      frequencies(config, 8, std::move(artifact));
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "yarn"}}}}), HasSubstr("\"yarn\""));
+  EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "linear"}}}}),
+              HasSubstr("config.json: rope_scaling.factor is missing"));
+  EXPECT_THAT(message(llama3(1e4, 8, 4, 4, 8192)),
+              HasSubstr("rope_scaling.high_freq_factor must exceed low_freq_factor"));
+  EXPECT_THAT(message({{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor is 0.5"));
+  EXPECT_THAT(message(json::object(), RopeArtifact({1, 2})),
+              HasSubstr("rope_freqs.weight has 2 elements, the rope needs 4"));
 }
 
 }  // namespace
