@@ -1,28 +1,8 @@
-#include <array>
-
+#include "cli/choices.h"
 #include "cli/flags.h"
 
 namespace mantou::cli {
 namespace {
-
-// The names of an enum's values, in the order of the enum.
-template <class E>
-constexpr std::array<std::string_view, 0> kNames{};
-template <>
-constexpr std::array<std::string_view, 2> kNames<Compute>{"auto", "f32"};
-template <>
-constexpr std::array<std::string_view, 3> kNames<KvType> = kKvTypeNames;
-template <>
-constexpr std::array<std::string_view, 5> kNames<LogLevel>{"error", "warn", "info", "debug",
-                                                           "trace"};
-template <>
-constexpr std::array<std::string_view, 3> kNames<TableFormat>{"md", "csv", "json"};
-
-template <class E>
-Target choice(E& value) {
-  return Choice{&value, [](void* v, int index) { *static_cast<E*>(v) = E(index); },
-                [](const void* v) { return int(*static_cast<const E*>(v)); }, kNames<E>};
-}
 
 // The value of field `group.member` of an Options.
 #define FIELD(path) [](Options& o) -> Target { return &o.path; }
