@@ -1,6 +1,8 @@
 // The program: finds the verb, reads its options, runs it, turns an Error into one line.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -8,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -18,6 +21,22 @@ namespace mantou::cli {
 namespace {
 
 constexpr int kExitFailure = 1, kExitUsage = 2;
+
+// A message may quote a file's or a server's words; a terminal must not obey them.
+void report(std::string message) {
+  for (char& c : message)
+    if ((c >= 0 && c < ' ') || c == 0x7f) c = ' ';
+  fmt::print(stderr, "mantou: {}\n", message);
+}
+
+// Weights are mapped from their file while they are read. When another program shortens the file in
+// that time, reading what is gone raises SIGBUS.
+void report_lost_mapping(int) {
+  constexpr std::string_view kMessage =
+      "mantou: a model file became shorter while it was in use: restart with the whole file\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  ::_exit(kExitFailure);
+}
 
 std::optional<std::string> process_environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -46,6 +65,7 @@ int run(std::vector<std::string> args) {
 
 int main(int argc, char** argv) {
   using namespace mantou;
+  std::signal(SIGBUS, cli::report_lost_mapping);
   try {
     const int code = cli::run({argv + 1, argv + argc});
     if (std::fflush(stdout) != 0)
@@ -54,10 +74,10 @@ int main(int argc, char** argv) {
       fail(ErrorCode::kIo, "cannot write the output");  // noticed by a flush before
     return code;
   } catch (const Error& error) {
-    fmt::print(stderr, "mantou: {}\n", error.message());
+    cli::report(error.message());
     return error.code() == ErrorCode::kInvalidArgument ? cli::kExitUsage : cli::kExitFailure;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "mantou: {}\n", error.what());
+    cli::report(error.what());
     return cli::kExitFailure;
   }
 }
