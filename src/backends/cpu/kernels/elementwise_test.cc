@@ -211,7 +211,7 @@ TEST(Elementwise, RmsNorm) {
 TEST(Elementwise, Rope) {
   for (const auto& [head_dim, rotated] : {std::pair{64, 64}, {128, 64}, {20, 14}, {256, 256}}) {
     const int heads = 3, half = rotated / 2;
-    const std::vector<float> x = normal_values(size_t(heads * head_dim), 2, 1);
+    const std::vector<float> x = normal_values(size_t(heads) * size_t(head_dim), 2, 1);
     std::vector<float> cosines(size_t(half), 0.0f), sines(size_t(half), 0.0f);
     for (int i = 0; i < half; ++i) {
       cosines[size_t(i)] = float(std::cos(i * 0.7));

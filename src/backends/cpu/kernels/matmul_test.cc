@@ -159,7 +159,8 @@ double error_bound(const std::vector<float>& w, const float* x, bool integer) {
   if (!integer) {
     double magnitude = 0;
     for (size_t k = 0; k < cols; ++k) magnitude += std::fabs(double(w[k]) * x[k]);
-    return double(std::min<size_t>(cols, 256) + cols / 256 + 2) * 0x1p-24 * magnitude + 1e-40;
+    const size_t additions = std::min<size_t>(cols, 256) + cols / 256 + 2;
+    return double(additions) * 0x1p-24 * magnitude + 1e-40;
   }
   double quantizing = 0, magnitude = 0;
   for (size_t k0 = 0; k0 < cols; k0 += 32) {
@@ -174,7 +175,8 @@ double error_bound(const std::vector<float>& w, const float* x, bool integer) {
     quantizing += wsum * amax / 127 * 0.5001;
     magnitude += 4 * wmax * (xsum + 16 * amax / 127);
   }
-  return quantizing + double(cols / 32 * 2 + 8) * 0x1p-24 * magnitude + 1e-30;
+  const size_t additions = cols / 32 * 2 + 8;
+  return quantizing + double(additions) * 0x1p-24 * magnitude + 1e-30;
 }
 
 TEST(Matmul, ScalarStaysWithinTheBoundOfExactArithmetic) {

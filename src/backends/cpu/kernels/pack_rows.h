@@ -171,7 +171,7 @@ inline uint32_t affine_word(const uint8_t* codes, int k, int bits) {
   if (bits == 8) return load_word(codes + k);
   if (bits == 4) return spread_nibbles(uint32_t(codes[k / 2] | codes[k / 2 + 1] << 8));
   uint32_t word = 0;
-  for (int i = 0; i < 4; ++i) word |= stream_code(codes, size_t(k + i), bits) << (8 * i);
+  for (int i = 0; i < 4; ++i) word |= stream_code(codes, size_t(k) + size_t(i), bits) << (8 * i);
   return word;
 }
 
