@@ -113,7 +113,7 @@ const Case kCases[] = {
     {"chat", {"--repeat-penalty", "1.1"}, HOLDS(o.sampling.repeat_penalty == 1.1)},
     {"chat", {"--repetition-penalty", "1.1"}, HOLDS(o.sampling.repeat_penalty == 1.1)},
     {"chat", {"--repetition-context-size", "64"}, HOLDS(o.sampling.repetition_context_size == 64)},
-    {"chat", {"--repeat-last-n", "64"}, HOLDS(o.sampling.repetition_context_size == 64)},
+    {"chat", {"--repeat-last-n", "64"}, HOLDS(o.sampling.repeat_last_n == 64)},
     {"chat", {"--presence-penalty", "-2"}, HOLDS(o.sampling.presence_penalty == -2)},
     {"chat", {"--frequency-penalty", "2"}, HOLDS(o.sampling.frequency_penalty == 2)},
     {"chat", {"-s", "7"}, HOLDS(o.sampling.seed == 7)},
@@ -256,6 +256,11 @@ TEST(Flags, GivenValuesReplaceTheEnginesAndOthersStay) {
   EXPECT_EQ(params.top_k, 5);
   EXPECT_EQ(params.repetition_penalty, 1.2);
   EXPECT_EQ(params.repetition_context, 0);
+  apply(parse_line("chat", {"--repeat-last-n", "-1"}).sampling, params);
+  EXPECT_EQ(params.repetition_context, 0);
+  EXPECT_EQ(params.repetition_penalty, 1.2);
+  apply(parse_line("chat", {"--repeat-last-n", "0"}).sampling, params);
+  EXPECT_EQ(params.repetition_penalty, 0);
   EXPECT_EQ(params.seed, 11u);
   Limits limits;
   apply(options.limits, limits);

@@ -19,6 +19,7 @@ void apply(const SamplingOptions& options, SamplingParams& params) {
   take(options.xtc_probability, params.xtc_probability);
   take(options.xtc_threshold, params.xtc_threshold);
   take(options.repeat_penalty, params.repetition_penalty);
+  if (options.repeat_last_n) set_repeat_last_n(params, *options.repeat_last_n);
   take(options.repetition_context_size, params.repetition_context);
   take(options.presence_penalty, params.presence_penalty);
   take(options.frequency_penalty, params.frequency_penalty);

@@ -34,7 +34,7 @@ struct SamplingOptions {
   std::optional<uint64_t> seed;
   std::optional<double> temperature, top_p, min_p, xtc_probability, xtc_threshold;
   std::optional<double> repeat_penalty, presence_penalty, frequency_penalty;
-  std::optional<int> top_k, repetition_context_size;
+  std::optional<int> top_k, repetition_context_size, repeat_last_n;
 };
 
 // generate, chat, serve (there: as above).

@@ -43,6 +43,13 @@ struct SamplingParams {
   int top_logprobs = 0;  // 0 … kMaxTopLogprobs
 };
 
+// The repetition penalty's window as llama-server spells it: -1 is the whole history, 0 turns the
+// penalty off.
+inline void set_repeat_last_n(SamplingParams& params, int window) {
+  if (window == 0) params.repetition_penalty = 0;
+  params.repetition_context = window < 0 ? 0 : window;
+}
+
 struct Limits {
   int max_tokens = -1;                  // -1: as many as the context holds
   int min_tokens = 0;                   // end ids are masked until so many tokens were generated

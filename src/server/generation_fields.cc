@@ -105,14 +105,6 @@ void read_seed(const Fields& fields, const RequestDefaults& defaults, uint64_t& 
   seed = value->is_number_unsigned() ? value->get<uint64_t>() : uint64_t(value->get<int64_t>());
 }
 
-// llama-server's spelling of the window: -1 is the whole history, 0 turns the penalty off.
-void read_repeat_last_n(const Fields& fields, SamplingParams& s) {
-  int window = 0;
-  if (!fields.read("repeat_last_n", window, -1, INT_MAX)) return;
-  if (window == 0) s.repetition_penalty = 0;
-  s.repetition_context = std::max(window, 0);
-}
-
 void read_sampling(const Fields& fields, SamplingParams& s) {
   fields.read("temperature", s.temperature, 0, kMaxTemperature);
   fields.read("top_p", s.top_p, 0, 1);
@@ -124,8 +116,10 @@ void read_sampling(const Fields& fields, SamplingParams& s) {
   fields.read("xtc_threshold", s.xtc_threshold, 0, kMaxXtcThreshold);
   if (!fields.read("repetition_penalty", s.repetition_penalty, 0, kMaxRepetitionPenalty))
     fields.read("repeat_penalty", s.repetition_penalty, 0, kMaxRepetitionPenalty);
-  if (!fields.read("repetition_context_size", s.repetition_context, 0, INT_MAX))
-    read_repeat_last_n(fields, s);
+  int window = 0;
+  if (!fields.read("repetition_context_size", s.repetition_context, 0, INT_MAX) &&
+      fields.read("repeat_last_n", window, -1, INT_MAX))
+    set_repeat_last_n(s, window);
   fields.read("presence_penalty", s.presence_penalty, -kMaxPenalty, kMaxPenalty);
   fields.read("presence_context_size", s.presence_context, 0, INT_MAX);
   fields.read("frequency_penalty", s.frequency_penalty, -kMaxPenalty, kMaxPenalty);
