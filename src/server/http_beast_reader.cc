@@ -19,11 +19,15 @@ struct RequestReader::Parser {
   http::request_parser<http::string_body> beast;
   HttpProblem problem;
   HttpRequest request;
+  size_t header_bytes = 0, header_limit = 0;
   bool head_checked = false;
 };
 
 RequestReader::RequestReader(const HttpLimits& limits) : parser_(std::make_unique<Parser>()) {
-  parser_->beast.header_limit(uint32_t(limits.header_bytes));
+  // Beast's own count depends a little on how the bytes arrive. It bounds trailers of chunked
+  // bodies.
+  parser_->beast.header_limit(uint32_t(2 * limits.header_bytes + 4096));
+  parser_->header_limit = limits.header_bytes;
   parser_->beast.body_limit(limits.body_bytes);
 }
 
@@ -36,11 +40,14 @@ const HttpProblem& RequestReader::problem() const { return parser_->problem; }
 
 namespace {
 
+HttpProblem header_too_large() {
+  return {431, "the request's header is larger than this server accepts"};
+}
+
 HttpProblem problem_of(const error_code& error) {
+  if (error == http::error::header_limit) return header_too_large();
   if (error == http::error::body_limit || error == http::error::buffer_overflow)
     return {413, "the request body is larger than this server accepts"};
-  if (error == http::error::header_limit)
-    return {431, "the request's header is larger than this server accepts"};
   return {400, "malformed HTTP request: " + error.message()};
 }
 
@@ -85,9 +92,16 @@ RequestReader::State RequestReader::feed(std::string_view bytes, size_t& used) {
     p.problem = problem_of(error);
     return State::kProblem;
   }
-  if (!p.beast.is_header_done()) return State::kMore;
-  const bool first = !std::exchange(p.head_checked, true);
+  const bool first = !p.head_checked;
   if (first) {
+    p.header_bytes += used;
+    const size_t waiting = p.beast.is_header_done() ? 0 : bytes.size() - used;
+    if (p.header_bytes + waiting > p.header_limit) {
+      p.problem = header_too_large();
+      return State::kProblem;
+    }
+    if (!p.beast.is_header_done()) return State::kMore;
+    p.head_checked = true;
     // Only now, so that the head is read before trailers of a chunked body join the fields.
     p.beast.eager(true);
     if (auto problem = read_head(p.beast, p.request)) {
