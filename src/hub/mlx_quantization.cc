@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using Spec = MlxQuantization::Spec;
 
-constexpr std::array<int64_t, 2> kBits = {4, 8};
+constexpr std::array<int64_t, 7> kBits = {1, 2, 3, 4, 5, 6, 8};
 constexpr std::array<int64_t, 3> kGroups = {32, 64, 128};
 constexpr int64_t kWordBits = 32;
 
@@ -75,8 +75,8 @@ Spec MlxQuantization::supported_spec(std::string_view module) const {
                printable(module), printable(spec.mode));
   if (!contains(kBits, spec.bits) || !contains(kGroups, spec.group))
     fail_param(ErrorCode::kUnsupported, "quantization",
-               "{}: {} is quantized to {} bits in groups of {}; 4 and 8 bits in groups of 32, 64 "
-               "and 128 are supported",
+               "{}: {} is quantized to {} bits in groups of {}; 1 to 6 and 8 bits in groups of 32, "
+               "64 and 128 are supported",
                origin_, printable(module), spec.bits, spec.group);
   return spec;
 }

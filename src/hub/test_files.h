@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -176,6 +177,15 @@ class SafetensorsWriter {
     for (const T value : values) append(data_, value);
     header_[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, data_.size()}}};
     return *this;
+  }
+  // The first bytes of little-endian `words`, as many as a tensor of `shape` takes.
+  SafetensorsWriter& words(const std::string& name, const char* dtype,
+                           const std::vector<int64_t>& shape, const std::vector<uint32_t>& words) {
+    size_t bytes = dtype[1] == '8' ? 1 : dtype[1] == '3' ? 4 : 2;
+    for (const int64_t extent : shape) bytes *= size_t(extent);
+    std::vector<char> values(bytes);
+    std::memcpy(values.data(), words.data(), std::min(bytes, words.size() * sizeof(uint32_t)));
+    return add(name, dtype, shape, values);
   }
   SafetensorsWriter& floats(const std::string& name, const std::vector<int64_t>& shape,
                             float first = 0) {

@@ -128,8 +128,8 @@ int affine_shift(const RawWeight& weight) {
 void check_affine(const RawWeight& weight) {
   const std::string& name = weight.data.name;
   const int bits = weight.bits;
-  if (bits < 2 || bits > 8 || bits == 7)
-    fail_param(ErrorCode::kUnsupported, name, "tensor {} has {} bit codes; 2 to 6 and 8 are known",
+  if (bits < 1 || bits > 8 || bits == 7)
+    fail_param(ErrorCode::kUnsupported, name, "tensor {} has {} bit codes; 1 to 6 and 8 are known",
                name, bits);
   if (!weight.biases || weight.biases->dtype != weight.scales->dtype)
     fail_param(ErrorCode::kCorruptData, name,

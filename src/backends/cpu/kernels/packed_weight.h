@@ -32,8 +32,7 @@
 
 namespace mantou::cpu {
 
-// Affine families also hold the formats with two or three bits (as 4) and five or six (as 8) of
-// MLX.
+// Affine families also hold the formats with one to three bits (as 4) and five or six (as 8) of MLX.
 enum class Family : uint8_t {
   kQ4_0,        // 4 bit − 8, f16 scale per 32
   kQ5_0,        // 5 bit − 16, f16 scale per 32

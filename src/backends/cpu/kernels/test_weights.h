@@ -31,7 +31,7 @@ inline std::vector<WeightFormat> integer_formats() {
         formats.push_back({"affine" + std::to_string(bits) + "g" + std::to_string(group) +
                                std::string(dtype_info(scale).name),
                            DType::kU32, bits, group, scale});
-  for (int bits : {2, 3, 5, 6})
+  for (int bits : {1, 2, 3, 5, 6})
     formats.push_back({"affine" + std::to_string(bits), DType::kU32, bits, 64, DType::kBF16});
   return formats;
 }
