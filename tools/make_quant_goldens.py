@@ -15,7 +15,9 @@ from gguf.quants import dequantize
 ROWS = 2
 # type -> byte offsets of its f16 fields in a block
 F16_FIELDS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0],
-              "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+              "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "Q2_K": [80, 82], "Q3_K": [108],
+              "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []}
+MXFP4_EXPONENTS = [0, 1, 127, 252]  # subnormal scales, one, the largest
 AFFINE = [(2, 32, "F32", 64), (3, 32, "F32", 64), (4, 32, "F32", 128), (4, 64, "BF16", 128),
           (4, 128, "F16", 128), (5, 32, "F32", 64), (6, 32, "F32", 64), (8, 32, "F16", 64),
           (8, 64, "F32", 128), (8, 128, "BF16", 128), (1, 32, "BF16", 64), (2, 128, "BF16", 128),
@@ -44,6 +46,8 @@ def gguf_case(rng, name):
         field = (rng.standard_normal(len(blocks)) * 0.05).astype(np.float16)
         field[0] = np.float16(3e-7)  # subnormal
         blocks[:, at:at + 2] = field.view(np.uint8).reshape(-1, 2)
+    if name == "MXFP4":
+        blocks[:, 0] = MXFP4_EXPONENTS
     rows = blocks.reshape(ROWS, -1)
     return cols, rows.tobytes(), dequantize(rows, quant).astype(np.float32)
 

@@ -2,8 +2,10 @@
 //
 // Plain scalar f32 arithmetic in the order the formats' own reference code uses (a product, then a
 // sum; never fused), so that its results can be compared bit by bit. Block bytes may be unaligned.
+#include <cmath>
 #include <cstring>
 
+#include "base/code_tables.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/raw_tensor.h"
@@ -105,6 +107,24 @@ void decode_q8_0(const std::byte* block, float* out) {
   for (int j = 0; j < 32; ++j) out[j] = d * float(load<int8_t>(block + 2 + j));
 }
 
+// 16 bytes of nibbles that stand for entries of a table.
+void decode_table(float scale, const int8_t (&table)[16], const std::byte* codes, float* out) {
+  for (int j = 0; j < 16; ++j) {
+    const int q = byte_at(codes + j);
+    out[j] = scale * float(table[q & 15]);
+    out[j + 16] = scale * float(table[q >> 4]);
+  }
+}
+
+void decode_iq4_nl(const std::byte* block, float* out) {
+  decode_table(load_f16(block), kIq4Values, block + 2, out);
+}
+
+// The scale is 2^(e − 127); the table holds doubled values.
+void decode_mxfp4(const std::byte* block, float* out) {
+  decode_table(std::ldexp(1.0f, byte_at(block) - 128), kE2m1Doubled, block + 1, out);
+}
+
 // Super-blocks of 256.
 
 struct ScaleMin {
@@ -169,6 +189,49 @@ void decode_q6_k(const std::byte* block, float* out) {
   }
 }
 
+// 16 bytes of four-bit scales (low) and minima (high), one for 16 elements each; 64 bytes of
+// two-bit codes, d, dmin. Each half of 128 elements has 32 bytes; run r of 32 lies at their bits
+// 2r.
+void decode_q2_k(const std::byte* block, float* out) {
+  const float d = load_f16(block + 80), dmin = load_f16(block + 82);
+  for (int at = 0; at < 256; ++at) {
+    const int packed = byte_at(block + at / 16);
+    const int q = byte_at(block + 16 + at / 128 * 32 + at % 32) >> (at / 32 % 4 * 2) & 3;
+    const float scale = d * float(packed & 15), min = dmin * float(packed >> 4);
+    out[at] = scale * float(q) - min;
+  }
+}
+
+// Six-bit scale j of 16, less 32: low nibbles in 8 bytes (eight low, then eight high), top bits in
+// four more.
+int q3_k_scale(const std::byte* packed, int j) {
+  const int low = byte_at(packed + j % 8) >> (j / 8 * 4) & 15;
+  return (low | (byte_at(packed + 8 + j % 4) >> (j / 4 * 2) & 3) << 4) - 32;
+}
+
+// 32 bytes of third bits (bit j of byte i: element i of run j), 64 of two-bit codes as in Q2_K, 12
+// of scales, d.
+void decode_q3_k(const std::byte* block, float* out) {
+  const float d = load_f16(block + 108);
+  for (int at = 0; at < 256; ++at) {
+    const int low = byte_at(block + 32 + at / 128 * 32 + at % 32) >> (at / 32 % 4 * 2) & 3;
+    const int q = low | (byte_at(block + at % 32) >> (at / 32) & 1) << 2;
+    const float scale = d * float(q3_k_scale(block + 96, at / 16));
+    out[at] = scale * float(q - 4);
+  }
+}
+
+// d, u16 of the scales' top bits, four bytes of their low nibbles, then 8 sub-blocks as in IQ4_NL.
+void decode_iq4_xs(const std::byte* block, float* out) {
+  const float d = load_f16(block);
+  const int high = load<uint16_t>(block + 2);
+  for (int j = 0; j < 8; ++j) {
+    const int low = byte_at(block + 4 + j / 2) >> (j % 2 * 4) & 15;
+    const int scale = (low | (high >> (2 * j) & 3) << 4) - 32;
+    decode_table(d * float(scale), kIq4Values, block + 8 + 16 * j, out + 32 * j);
+  }
+}
+
 using DecodeBlock = void (*)(const std::byte*, float*);
 
 DecodeBlock block_decoder(DType dtype) {
@@ -189,6 +252,16 @@ DecodeBlock block_decoder(DType dtype) {
       return decode_q5_k;
     case DType::kQ6_K:
       return decode_q6_k;
+    case DType::kQ2_K:
+      return decode_q2_k;
+    case DType::kQ3_K:
+      return decode_q3_k;
+    case DType::kIQ4_NL:
+      return decode_iq4_nl;
+    case DType::kIQ4_XS:
+      return decode_iq4_xs;
+    case DType::kMXFP4:
+      return decode_mxfp4;
     default:
       fail(ErrorCode::kInternal, "{} has no blocks", dtype_info(dtype).name);
   }

@@ -5,6 +5,8 @@
 namespace mantou {
 namespace {
 
+constexpr int kMxFp4Infinite = 253;
+
 // Where a block type keeps its f16 scales: byte offsets in a block, -1 for none.
 struct ScaleOffsets {
   int first, second;
@@ -19,6 +21,10 @@ ScaleOffsets scales_of(DType dtype) {
       return {0, 2};  // scale and minimum
     case DType::kQ6_K:
       return {208, -1};
+    case DType::kQ2_K:
+      return {80, 82};
+    case DType::kQ3_K:
+      return {108, -1};
     default:
       return {0, -1};
   }
@@ -36,7 +42,18 @@ bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
   return finite;
 }
 
+// MXFP4 blocks begin with the exponent e of their scale: 12 · 2^(e − 128), the largest value, must
+// stay below 2^128 (and 255 is the NaN of E8M0).
+bool all_finite_mxfp4(const RawTensor& tensor) {
+  const size_t block = size_t(dtype_info(tensor.dtype).block_bytes);
+  bool finite = true;
+  for (size_t at = 0; at + block <= tensor.bytes.size(); at += block)
+    finite &= std::to_integer<int>(tensor.bytes[at]) < kMxFp4Infinite;
+  return finite;
+}
+
 bool all_finite_blocks(const RawTensor& tensor) {
+  if (tensor.dtype == DType::kMXFP4) return all_finite_mxfp4(tensor);
   const size_t block = size_t(dtype_info(tensor.dtype).block_bytes);
   const ScaleOffsets offsets = scales_of(tensor.dtype);
   bool finite = true;

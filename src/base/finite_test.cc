@@ -25,8 +25,9 @@ RawWeight weight_of(DType dtype, std::vector<std::byte>& bytes) {
 // yields a value that is not finite, is_finite must say so: the format's own decoding is the
 // reference.
 TEST(IsFinite, AgreesWithTheDecodedValuesOfBlocks) {
-  for (const DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                            DType::kQ4_K, DType::kQ5_K, DType::kQ6_K}) {
+  for (const DType dtype :
+       {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0, DType::kQ4_K,
+        DType::kQ5_K, DType::kQ6_K, DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS}) {
     const size_t block = size_t(dtype_info(dtype).block_bytes);
     int infinite = 0;
     for (size_t at = 0; at + 2 <= block; at += 2) {
@@ -42,6 +43,18 @@ TEST(IsFinite, AgreesWithTheDecodedValuesOfBlocks) {
       infinite += !finite;
     }
     EXPECT_GE(infinite, 1) << dtype_info(dtype).name;
+  }
+}
+
+// Every exponent of an MXFP4 scale, with the largest code.
+TEST(IsFinite, AgreesWithTheDecodedValuesOfMxfp4) {
+  for (int exponent = 0; exponent < 256; ++exponent) {
+    std::vector<std::byte> bytes(2 * 17, std::byte{0x77});
+    bytes[17] = std::byte(exponent);
+    const RawWeight weight = weight_of(DType::kMXFP4, bytes);
+    std::vector<float> values(size_t(weight.cols));
+    decode_row(weight, 0, values);
+    EXPECT_EQ(is_finite(weight), std::isfinite(values.back())) << exponent;
   }
 }
 

@@ -38,8 +38,8 @@ constexpr std::array kTensorTypes = {
     TensorType{7, "Q5_1", DType::kQ5_1},
     TensorType{8, "Q8_0", DType::kQ8_0},
     TensorType{9, "Q8_1", {}},
-    TensorType{10, "Q2_K", {}},
-    TensorType{11, "Q3_K", {}},
+    TensorType{10, "Q2_K", DType::kQ2_K},
+    TensorType{11, "Q3_K", DType::kQ3_K},
     TensorType{12, "Q4_K", DType::kQ4_K},
     TensorType{13, "Q5_K", DType::kQ5_K},
     TensorType{14, "Q6_K", DType::kQ6_K},
@@ -48,10 +48,10 @@ constexpr std::array kTensorTypes = {
     TensorType{17, "IQ2_XS", {}},
     TensorType{18, "IQ3_XXS", {}},
     TensorType{19, "IQ1_S", {}},
-    TensorType{20, "IQ4_NL", {}},
+    TensorType{20, "IQ4_NL", DType::kIQ4_NL},
     TensorType{21, "IQ3_S", {}},
     TensorType{22, "IQ2_S", {}},
-    TensorType{23, "IQ4_XS", {}},
+    TensorType{23, "IQ4_XS", DType::kIQ4_XS},
     TensorType{24, "I8", {}},
     TensorType{25, "I16", {}},
     TensorType{26, "I32", {}},
@@ -67,10 +67,17 @@ constexpr std::array kTensorTypes = {
     TensorType{36, "IQ4_NL_4_4", {}},
     TensorType{37, "IQ4_NL_4_8", {}},
     TensorType{38, "IQ4_NL_8_8", {}},
-    TensorType{39, "MXFP4", {}},
+    TensorType{39, "MXFP4", DType::kMXFP4},
     TensorType{40, "NVFP4", {}},
     TensorType{41, "Q1_0", {}},
 };
+
+std::string readable_types() {
+  std::string names;
+  for (const TensorType& type : kTensorTypes)
+    if (type.dtype) names += fmt::format("{}{}", names.empty() ? "" : ", ", type.name);
+  return names;
+}
 
 // Bytes of one value; 0 for strings and arrays.
 constexpr std::array<uint8_t, 13> kValueBytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -251,10 +258,8 @@ class GgufParser {
     if (type == kTensorTypes.end())
       unsupported("tensor \"{}\" has the unknown type {}", printable(name), id);
     if (!type->dtype)
-      unsupported(
-          "tensor \"{}\" is of type {}, which is not supported; take a file of type F16, BF16, "
-          "Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K or Q6_K",
-          printable(name), type->name);
+      unsupported("tensor \"{}\" is of type {}, which is not supported; these are: {}",
+                  printable(name), type->name, readable_types());
     return *type->dtype;
   }
 

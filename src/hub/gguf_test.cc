@@ -90,18 +90,18 @@ TEST(Gguf, ReadsTensors) {
     GgufWriter writer = two_tensors();
     writer.version = version;
     // One block of each kind: type number, bytes; the numbers are ggml.h's.
-    const std::vector<std::pair<uint32_t, size_t>> blocks = {
-        {2, 18}, {3, 20}, {6, 22}, {7, 24}, {8, 34}};
+    const std::vector<std::pair<uint32_t, size_t>> blocks = {{2, 18}, {3, 20},  {6, 22}, {7, 24},
+                                                             {8, 34}, {20, 18}, {39, 17}};
     for (const auto& [type, bytes] : blocks)
       writer.tensors.push_back({fmt::format("t{}", type), {32}, type, std::string(bytes, 'x'), {}});
-    for (const auto& [type, bytes] :
-         std::vector<std::pair<uint32_t, size_t>>{{12, 144}, {13, 176}, {14, 210}})
+    for (const auto& [type, bytes] : std::vector<std::pair<uint32_t, size_t>>{
+             {12, 144}, {13, 176}, {14, 210}, {10, 84}, {11, 110}, {23, 136}})
       writer.tensors.push_back(
           {fmt::format("t{}", type), {256}, type, std::string(bytes, 'x'), {}});
     writer.tensors.push_back({"t1", {2}, 1, std::string(4, 'x'), {}});
     writer.tensors.push_back({"t30", {2}, 30, std::string(4, 'x'), {}});
     const auto file = parse(writer);
-    ASSERT_EQ(file->tensors().size(), 12u);
+    ASSERT_EQ(file->tensors().size(), 17u);
     const RawTensor& a = file->tensors()[0];
     EXPECT_EQ(a.name, "a");
     EXPECT_EQ(a.shape, (std::vector<int64_t>{2, 3}));  // outermost first
@@ -109,10 +109,14 @@ TEST(Gguf, ReadsTensors) {
     std::memcpy(values, a.bytes.data(), sizeof(values));
     EXPECT_EQ(values[5], 5.0f);
     EXPECT_EQ(file->tensors()[1].shape, (std::vector<int64_t>{8}));
-    EXPECT_EQ(file->tensors()[2].dtype, DType::kQ4_0);
-    EXPECT_EQ(file->tensors()[9].dtype, DType::kQ6_K);
-    EXPECT_EQ(file->tensors()[9].bytes.size(), 210u);
-    EXPECT_EQ(file->tensors()[11].dtype, DType::kBF16);
+    std::vector<DType> dtypes;
+    for (const RawTensor& tensor : file->tensors()) dtypes.push_back(tensor.dtype);
+    EXPECT_EQ(dtypes,
+              (std::vector{DType::kF32, DType::kF32, DType::kQ4_0, DType::kQ4_1, DType::kQ5_0,
+                           DType::kQ5_1, DType::kQ8_0, DType::kIQ4_NL, DType::kMXFP4, DType::kQ4_K,
+                           DType::kQ5_K, DType::kQ6_K, DType::kQ2_K, DType::kQ3_K, DType::kIQ4_XS,
+                           DType::kF16, DType::kBF16}));
+    EXPECT_EQ(file->tensors()[11].bytes.size(), 210u);
   }
 }
 
@@ -243,10 +247,12 @@ TEST(Gguf, RefusesBadDimensions) {
 
 TEST(Gguf, RefusesBadTensorTypes) {
   GgufWriter writer;
-  writer.tensors.push_back({"blk.0.x", {256}, 10, std::string(84, 'x'), {}});
-  expect_unsupported(writer, "tensor \"blk.0.x\" is of type Q2_K, which is not supported");
-  writer.tensors[0].type = 39;
-  expect_unsupported(writer, "of type MXFP4");
+  writer.tensors.push_back({"blk.0.x", {256}, 16, std::string(66, 'x'), {}});
+  expect_unsupported(writer,
+                     "tensor \"blk.0.x\" is of type IQ2_XXS, which is not supported; these are: "
+                     "F32, F16, Q4_0");
+  writer.tensors[0].type = 40;
+  expect_unsupported(writer, "of type NVFP4");
   writer.tensors[0].type = 31;
   expect_unsupported(writer, "of type Q4_0_4_4");
   writer.tensors[0].type = 1000;

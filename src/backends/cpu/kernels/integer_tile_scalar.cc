@@ -1,30 +1,14 @@
 // The specification of the integer-coded products: every other set gives these bits.
 #include <cmath>
-#include <cstring>
 
-#include "backends/cpu/kernels/family_spec.h"
 #include "backends/cpu/kernels/kernel_sets.h"
-#include "base/half.h"
+#include "backends/cpu/kernels/packed_code.h"
 
 namespace mantou::cpu {
 namespace {
 
-// Codes of row r of a group, column by column, less the family's offset.
 void load_codes(const uint8_t* group, const FamilySpec& spec, int r, int* codes) {
-  for (int j = 0; j < 8; ++j) {
-    for (int i = 0; i < 4; ++i) {
-      const int at = 4 * r + i;
-      int code = 0;
-      if (spec.bits == 8) {
-        code = group[64 * j + at];
-      } else {
-        code = group[64 * (j & 3) + at] >> (j / 4 * 4) & 15;
-        if (spec.bits == 5) code |= (group[256 + at] >> j & 1) << 4;
-        if (spec.bits == 6) code |= (group[256 + 64 * (j / 4) + at] >> (2 * (j & 3)) & 3) << 4;
-      }
-      codes[4 * j + i] = code - spec.offset();
-    }
-  }
+  for (int c = 0; c < 32; ++c) codes[c] = code_value(group, spec, r, c);
 }
 
 int32_t dot(const int* codes, const int8_t* q, int count) {
@@ -33,53 +17,52 @@ int32_t dot(const int* codes, const int8_t* q, int count) {
   return sum;
 }
 
-float half_at(const uint8_t* p, int r, bool bf16) {
-  uint16_t half;
-  std::memcpy(&half, p + 2 * r, 2);
-  return bf16 ? bf16_to_f32(half) : f16_to_f32(half);
-}
-
-float scale_at(const uint8_t* p, ScaleKind kind, int r) {
-  if (kind == ScaleKind::kU8) return float(p[r]);
-  if (kind == ScaleKind::kF32) {
-    float value;
-    std::memcpy(&value, p + 4 * r, 4);
-    return value;
-  }
-  return half_at(p, r, kind == ScaleKind::kBF16);
-}
-
-// Row r of a block whose scales are floats, or u8 under a super scale.
+// Row r of a block whose scales are floats, or integers per 32 columns under a super scale.
 float add_block(float y, const FamilySpec& spec, const BlockGeometry& geometry, int group_shift,
                 const uint8_t* block, int r, const QuantizedBlock* x) {
   int codes[32];
   for (int g = 0; g < geometry.groups; ++g) {
     const int at = (g >> group_shift) * geometry.scale_bytes;
     load_codes(block + g * geometry.code_bytes, spec, r, codes);
-    float scale = scale_at(block + geometry.scales_at + at, spec.scale, r);
-    if (spec.super()) scale *= half_at(block + geometry.supers_at, r, false);
+    float scale = scale_value(block + geometry.scales_at + at, spec.scale, r);
+    if (spec.super()) scale *= f16_at(block + geometry.supers_at, r);
     y = std::fma(float(dot(codes, x[g].q, 32)), scale * x[g].scale, y);
     if (!spec.has_min) continue;
-    float min = scale_at(block + geometry.mins_at + at, spec.scale, r);
-    if (spec.super()) min *= half_at(block + geometry.supers_at + 32, r, false);
+    float min = scale_value(block + geometry.mins_at + at, spec.scale, r);
+    if (spec.super()) min *= f16_at(block + geometry.supers_at + 32, r);
     y = std::fma(min, x[g].scaled_sum, y);
   }
   return y;
 }
 
-// Row r of a block of integer scales per 16 columns under one super scale.
-float add_block_i8(float y, const FamilySpec& spec, const BlockGeometry& geometry,
-                   const uint8_t* block, int r, const QuantizedBlock* x) {
+// Row r of a block of integer scales per 16 columns under one super scale; then the mins, which are
+// sums of halves under a second.
+float add_block_per_16(float y, const FamilySpec& spec, const BlockGeometry& geometry,
+                       const uint8_t* block, int r, const QuantizedBlock* x) {
+  const bool nibbles = spec.scale == ScaleKind::kU4Per16;
+  const auto scales_at = [&](int set) {
+    return block[geometry.scales_at + set * geometry.scale_bytes + r];
+  };
+  const auto scale = [&](int set) {
+    return nibbles ? scales_at(set) & 15 : int(int8_t(scales_at(set)));
+  };
   int codes[32];
   float inner = 0;
   for (int g = 0; g < geometry.groups; ++g) {
     load_codes(block + g * geometry.code_bytes, spec, r, codes);
-    const uint8_t* scales = block + geometry.scales_at + 2 * g * geometry.scale_bytes;
-    const int32_t sum = dot(codes, x[g].q, 16) * int8_t(scales[r]) +
-                        dot(codes + 16, x[g].q + 16, 16) * int8_t(scales[16 + r]);
+    const int32_t sum =
+        dot(codes, x[g].q, 16) * scale(2 * g) + dot(codes + 16, x[g].q + 16, 16) * scale(2 * g + 1);
     inner = std::fma(float(sum), x[g].scale, inner);
   }
-  return std::fma(inner, half_at(block + geometry.supers_at, r, false), y);
+  y = std::fma(inner, f16_at(block + geometry.supers_at, r), y);
+  if (!nibbles) return y;
+  float mins = 0;
+  for (int g = 0; g < geometry.groups; ++g) {
+    const int32_t sum = (scales_at(2 * g) >> 4) * x[g].negative_half_sums[0] +
+                        (scales_at(2 * g + 1) >> 4) * x[g].negative_half_sums[1];
+    mins = std::fma(float(sum), x[g].scale, mins);
+  }
+  return std::fma(-mins, f16_at(block + geometry.supers_at + 32, r), y);
 }
 
 template <int kFamily>
@@ -93,8 +76,8 @@ void tile(const std::byte* weights, int blocks, int group_shift, const Quantized
     const QuantizedBlock* x = panel;
     float sum = 0;
     for (int b = 0; b < blocks; ++b, block += geometry.bytes, x += geometry.groups)
-      sum = spec.scale == ScaleKind::kI8 ? add_block_i8(sum, spec, geometry, block, r, x)
-                                         : add_block(sum, spec, geometry, group_shift, block, r, x);
+      sum = spec.per_16() ? add_block_per_16(sum, spec, geometry, block, r, x)
+                          : add_block(sum, spec, geometry, group_shift, block, r, x);
     y[r] = sum;
   }
 }

@@ -106,7 +106,10 @@ const std::vector<int> kSelected = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 3
 TEST(Matmul, EveryRowCountGivesTheScalarBits) {
   for (const WeightFormat& format :
        {WeightFormat{"Q8_0", DType::kQ8_0}, WeightFormat{"Q4_K", DType::kQ4_K},
-        WeightFormat{"Q6_K", DType::kQ6_K}, WeightFormat{"F16", DType::kF16}}) {
+        WeightFormat{"Q6_K", DType::kQ6_K}, WeightFormat{"Q2_K", DType::kQ2_K},
+        WeightFormat{"Q3_K", DType::kQ3_K}, WeightFormat{"IQ4_NL", DType::kIQ4_NL},
+        WeightFormat{"IQ4_XS", DType::kIQ4_XS}, WeightFormat{"MXFP4", DType::kMXFP4},
+        WeightFormat{"F16", DType::kF16}}) {
     SCOPED_TRACE(format.name);
     expect_scalar_bits(random_weight(format, 35, 512, 1), up_to(70));
   }
@@ -140,12 +143,60 @@ TEST(Matmul, ExtremeScalesGiveTheScalarBits) {
     RawWeight weight = random_weight(format, 32, 512, 3);
     std::vector<std::byte> bytes(weight.data.bytes.begin(), weight.data.bytes.end());
     const size_t block = size_t(dtype_info(format.dtype).block_bytes);
-    const size_t at = format.dtype == DType::kQ6_K ? 208 : 0;
+    const BlockFields& fields = block_fields(format.dtype);
     const uint16_t extremes[] = {0x7bff, 0xfbff, 0x0001, 0x8001, 0x0000, 0x8000, 0x03ff};
-    for (size_t i = 0; i * block < bytes.size(); ++i)
-      std::memcpy(bytes.data() + i * block + at, &extremes[i % 7], 2);
+    const uint8_t exponents[] = {0, 1, 2, 127, 200, 251, 252};  // of MXFP4
+    for (size_t i = 0; i * block < bytes.size(); ++i) {
+      std::byte* at = bytes.data() + i * block;
+      if (format.dtype == DType::kMXFP4) at[0] = std::byte(exponents[i % 7]);
+      if (fields.scale_at >= 0) std::memcpy(at + fields.scale_at, &extremes[i % 7], 2);
+      if (fields.min_at >= 0) std::memcpy(at + fields.min_at, &extremes[i / 7 % 7], 2);
+    }
     weight.data = make_tensor("extreme", format.dtype, 32, 512, std::move(bytes));
     expect_scalar_bits(weight, {1, 4, 6, 8, 16});
+  }
+}
+
+// Blocks of one byte throughout, with activations at both ends of their range: the largest sums,
+// which must neither saturate nor lose a bit.
+TEST(Matmul, LargestSumsGiveTheScalarBits) {
+  ThreadPool pool(1);
+  const int cols = 512;
+  std::vector<float> x(3 * cols, 1.0f);
+  for (int k = 0; k < cols; ++k) {
+    x[size_t(cols + k)] = -1;
+    x[size_t(2 * cols + k)] = k % 2 == 0 ? 1 : -1;
+  }
+  for (const WeightFormat& format : integer_formats()) {
+    if (format.bits != 0) continue;
+    SCOPED_TRACE(format.name);
+    const BlockFields& fields = block_fields(format.dtype);
+    const size_t block = size_t(dtype_info(format.dtype).block_bytes);
+    for (int byte : {0x00, 0x7f, 0x80, 0xff}) {
+      std::vector<std::byte> bytes(dtype_bytes(format.dtype, 16 * cols), std::byte(byte));
+      const uint16_t one = f32_to_f16(1);
+      for (size_t at = 0; at < bytes.size(); at += block) {
+        if (format.dtype == DType::kQ6_K) std::memset(&bytes[at + 192], 0x80, 16);  // scales
+        if (format.dtype == DType::kMXFP4) bytes[at] = std::byte{127};
+        if (fields.scale_at >= 0) std::memcpy(&bytes[at + size_t(fields.scale_at)], &one, 2);
+        if (fields.min_at >= 0) std::memcpy(&bytes[at + size_t(fields.min_at)], &one, 2);
+      }
+      RawWeight weight;
+      weight.data = make_tensor("largest", format.dtype, 16, cols, std::move(bytes));
+      weight.rows = 16;
+      weight.cols = cols;
+      Arena arena;
+      const PackedMatrix w = pack(weight, arena, pool);
+      const auto expected = product(*kernels_for(Isa::kScalar), pool, w, x.data(), 3);
+      std::vector<float> many;  // enough rows for the widest kernels
+      for (int i = 0; i < 6; ++i) many.insert(many.end(), x.begin(), x.end());
+      for (const KernelTable* table : fast_tables()) {
+        const auto few = product(*table, pool, w, x.data(), 3);
+        ASSERT_TRUE(same_bits(few.data(), expected.data(), few.size())) << table->name;
+        const auto all = product(*table, pool, w, many.data(), 18);
+        ASSERT_TRUE(same_bits(all.data(), expected.data(), expected.size())) << table->name;
+      }
+    }
   }
 }
 

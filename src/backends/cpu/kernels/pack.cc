@@ -78,6 +78,11 @@ constexpr BlockFormat kBlockFormats[] = {
     {DType::kQ4_K, Family::kQ4_K, pack_q45k_row<4>},
     {DType::kQ5_K, Family::kQ5_K, pack_q45k_row<5>},
     {DType::kQ6_K, Family::kQ6_K, pack_q6k_row},
+    {DType::kQ3_K, Family::kQ3_K, pack_q3k_row},
+    {DType::kQ2_K, Family::kQ2_K, pack_q2k_row},
+    {DType::kIQ4_NL, Family::kIQ4_NL, pack_gguf32_row<4, false>},
+    {DType::kIQ4_XS, Family::kIQ4_XS, pack_iq4xs_row},
+    {DType::kMXFP4, Family::kMXFP4, pack_mxfp4_row},
 };
 
 PackedMatrix pack_blocks(const RawWeight& weight, const BlockFormat& format, Arena& arena,

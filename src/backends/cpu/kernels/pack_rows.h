@@ -2,7 +2,7 @@
 //
 // Each function reads one row from its file bytes in order and writes the row `r` (0…15) of a tile
 // that was zeroed. A "word" is 32 bits: 4 codes of one row, the unit of the packed layout. GGUF
-// layouts: ggml's block_q4_0 … block_q6_K.
+// layouts: ggml's block_q4_0 … block_q6_K, block_iq4_nl, block_iq4_xs, block_mxfp4.
 #pragma once
 
 #include <cstddef>
@@ -79,6 +79,20 @@ void pack_gguf32_row(const uint8_t* src, int cols, int r, const BlockGeometry& g
   }
 }
 
+// Two-bit codes of 16 columns, at bits `shift` of 16 bytes: four code vectors as one plane.
+inline uint32_t pair_plane(const uint8_t* bytes, int shift) {
+  uint32_t plane = 0;
+  for (int j = 0; j < 4; ++j) plane |= (load_word(bytes + 4 * j) >> shift & kThrees) << (2 * j);
+  return plane;
+}
+
+// Bit `bit` of 32 bytes, one for each column, as one plane.
+inline uint32_t byte_bit_plane(const uint8_t* bytes, int bit) {
+  uint32_t plane = 0;
+  for (int j = 0; j < 8; ++j) plane |= (load_word(bytes + 4 * j) >> bit & kOnes) << j;
+  return plane;
+}
+
 // The 12 bytes of six-bit scales and mins of Q4_K and Q5_K.
 inline void unpack_k_scales(const uint8_t* packed, uint8_t* scales, uint8_t* mins) {
   for (int j = 0; j < 4; ++j) {
@@ -116,11 +130,7 @@ void pack_q45k_row(const uint8_t* src, int cols, int r, const BlockGeometry& geo
       *row.min(g) = mins[g];
       for (int v = 0; v < 4; ++v)
         store_word(row.code_word(g, v), nibble_word(nibbles + g / 2 * 32, v, g % 2 == 1));
-      if constexpr (kBits == 5) {
-        uint32_t plane = 0;
-        for (int j = 0; j < 8; ++j) plane |= (load_word(high + 4 * j) >> g & kOnes) << j;
-        store_word(row.code_word(g, 4), plane);
-      }
+      if constexpr (kBits == 5) store_word(row.code_word(g, 4), byte_bit_plane(high, g));
     }
     src += 16 + kHigh + 128;
   }
@@ -138,17 +148,88 @@ inline void pack_q6k_row(const uint8_t* src, int cols, int r, const BlockGeometr
       const int shift = 2 * (g % 4);
       for (int v = 0; v < 4; ++v)
         store_word(row.code_word(g, v), nibble_word(nibbles, v, g % 4 >= 2));
-      for (int p = 0; p < 2; ++p) {
-        uint32_t plane = 0;
-        for (int j = 0; j < 4; ++j)
-          plane |= (load_word(high + 16 * p + 4 * j) >> shift & kThrees) << (2 * j);
-        store_word(row.code_word(g, 4 + p), plane);
-      }
+      for (int p = 0; p < 2; ++p)
+        store_word(row.code_word(g, 4 + p), pair_plane(high + 16 * p, shift));
       *row.scale(2 * g) = src[192 + 2 * g];
       *row.scale(2 * g + 1) = src[192 + 2 * g + 1];
     }
     std::memcpy(row.super(0), src + 208, 2);
     src += 210;
+  }
+}
+
+// Q2_K: {16 bytes of scales and mins, 64 bytes of codes, f16 d, f16 dmin}; each half of 128 columns
+// has 32 bytes of codes.
+inline void pack_q2k_row(const uint8_t* src, int cols, int r, const BlockGeometry& geometry,
+                         uint8_t* tile) {
+  for (int k = 0; k < cols; k += 256) {
+    const RowWriter row{geometry, tile + k / 256 * geometry.bytes, r};
+    for (int g = 0; g < 8; ++g) {
+      for (int p = 0; p < 2; ++p)
+        store_word(row.code_word(g, p), pair_plane(src + 16 + g / 4 * 32 + 16 * p, 2 * (g % 4)));
+      *row.scale(2 * g) = src[2 * g];
+      *row.scale(2 * g + 1) = src[2 * g + 1];
+    }
+    std::memcpy(row.super(0), src + 80, 2);
+    const uint8_t negated[2] = {src[82], uint8_t(src[83] ^ 0x80)};
+    std::memcpy(row.super(1), negated, 2);
+    src += 84;
+  }
+}
+
+// Q3_K: {32 bytes of third bits, 64 bytes of codes as in Q2_K, 12 bytes of six-bit scales, f16 d}.
+inline void pack_q3k_row(const uint8_t* src, int cols, int r, const BlockGeometry& geometry,
+                         uint8_t* tile) {
+  for (int k = 0; k < cols; k += 256) {
+    const RowWriter row{geometry, tile + k / 256 * geometry.bytes, r};
+    for (int g = 0; g < 8; ++g) {
+      for (int p = 0; p < 2; ++p)
+        store_word(row.code_word(g, p), pair_plane(src + 32 + g / 4 * 32 + 16 * p, 2 * (g % 4)));
+      store_word(row.code_word(g, 2), byte_bit_plane(src, g));
+    }
+    const uint8_t* packed = src + 96;
+    for (int set = 0; set < 16; ++set) {
+      const int low = packed[set % 8] >> (set / 8 * 4) & 15;
+      const int high = packed[8 + set % 4] >> (set / 4 * 2) & 3;
+      *row.scale(set) = uint8_t((low | high << 4) - 32);
+    }
+    std::memcpy(row.super(0), src + 108, 2);
+    src += 110;
+  }
+}
+
+// IQ4_XS: {f16 d, u16 of high bits of the scales, 4 bytes of their nibbles, 128 bytes of nibbles}.
+inline void pack_iq4xs_row(const uint8_t* src, int cols, int r, const BlockGeometry& geometry,
+                           uint8_t* tile) {
+  for (int k = 0; k < cols; k += 256) {
+    const RowWriter row{geometry, tile + k / 256 * geometry.bytes, r};
+    std::memcpy(row.super(0), src, 2);
+    const int high_bits = src[2] | src[3] << 8;
+    for (int g = 0; g < 8; ++g) {
+      const int low = src[4 + g / 2] >> (g % 2 * 4) & 15;
+      *row.scale(g) = uint8_t((low | (high_bits >> (2 * g) & 3) << 4) - 32);
+      for (int v = 0; v < 4; ++v)
+        store_word(row.code_word(g, v), load_word(src + 8 + 16 * g + 4 * v));
+    }
+    src += 136;
+  }
+}
+
+// 2^(exponent − 128), the scale of doubled E2M1 codes, as bf16; subnormal for 0 and 1.
+inline uint16_t e8m0_half_as_bf16(int exponent) {
+  return uint16_t(exponent < 2 ? 0x20 << exponent : (exponent - 1) << 7);
+}
+
+// MXFP4 of GGUF: blocks of 32 columns {u8 exponent, 16 bytes of nibbles}.
+inline void pack_mxfp4_row(const uint8_t* src, int cols, int r, const BlockGeometry& geometry,
+                           uint8_t* tile) {
+  for (int k = 0; k < cols; k += 32) {
+    const int group = k / 32 % geometry.groups;
+    const RowWriter row{geometry, tile + k / (32 * geometry.groups) * geometry.bytes, r};
+    const uint16_t scale = e8m0_half_as_bf16(src[0]);
+    std::memcpy(row.scale(group), &scale, 2);
+    for (int v = 0; v < 4; ++v) store_word(row.code_word(group, v), load_word(src + 1 + 4 * v));
+    src += 17;
   }
 }
 

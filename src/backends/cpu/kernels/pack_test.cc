@@ -80,7 +80,10 @@ TEST(Pack, AddsFewBytes) {
     size_t stored = weight.data.bytes.size();
     if (weight.affine()) stored += weight.scales->bytes.size() + weight.biases->bytes.size();
     Arena arena;
-    EXPECT_LE(double(pack(weight, arena, pool).bytes()), 1.03 * double(stored));
+    // The six-bit scales of Q3_K become bytes, the exponents of MXFP4 bf16.
+    const bool wider = format.dtype == DType::kQ3_K || format.dtype == DType::kMXFP4;
+    const double most = wider ? 1.06 : 1.03;
+    EXPECT_LE(double(pack(weight, arena, pool).bytes()), most * double(stored));
   }
 }
 

@@ -5,39 +5,18 @@
 #include <cstring>
 
 #include "backends/cpu/kernels/family_spec.h"
+#include "backends/cpu/kernels/packed_code.h"
 #include "base/half.h"
 
 namespace mantou::cpu {
 namespace {
 
 constexpr const char* kFamilyNames[kFamilies] = {
-    "Q4_0",   "Q5_0",  "Q8_0", "A4F16", "A4BF16", "A4F32", "A5F16", "A8F16",
-    "A8BF16", "A8F32", "Q4_K", "Q5_K",  "Q6_K",   "F32",   "F16",   "BF16"};
+    "Q4_0",  "Q5_0",   "Q8_0",   "A4F16", "A4BF16", "A4F32", "A5F16",
+    "A8F16", "A8BF16", "A8F32",  "Q4_K",  "Q5_K",   "Q6_K",  "Q3_K",
+    "Q2_K",  "IQ4_NL", "IQ4_XS", "MXFP4", "F32",    "F16",   "BF16"};
 
 size_t dense_element_bytes(Family family) { return family == Family::kDenseF32 ? 4 : 2; }
-
-float load_scale(const uint8_t* scales, ScaleKind kind, int r) {
-  if (kind == ScaleKind::kU8) return float(scales[r]);
-  if (kind == ScaleKind::kI8) return float(int8_t(scales[r]));
-  if (kind == ScaleKind::kF32) {
-    float value;
-    std::memcpy(&value, scales + 4 * r, 4);
-    return value;
-  }
-  uint16_t half;
-  std::memcpy(&half, scales + 2 * r, 2);
-  return kind == ScaleKind::kBF16 ? bf16_to_f32(half) : f16_to_f32(half);
-}
-
-// Code of row r, column c (0…31) of a group.
-int load_code(const uint8_t* group, int bits, int r, int c) {
-  const int j = c / 4, at = 4 * r + c % 4;
-  if (bits == 8) return group[64 * j + at];
-  int code = group[64 * (j & 3) + at] >> (j / 4 * 4) & 15;
-  if (bits == 5) code |= (group[256 + at] >> j & 1) << 4;
-  if (bits == 6) code |= (group[256 + 64 * (j / 4) + at] >> (2 * (j & 3)) & 3) << 4;
-  return code;
-}
 
 void unpack_dense_row(const PackedMatrix& matrix, int row, float* out) {
   const size_t size = dense_element_bytes(matrix.family);
@@ -82,17 +61,17 @@ void unpack_row(const PackedMatrix& matrix, int row, float* out) {
   for (int k = 0; k < matrix.cols; ++k) {
     const uint8_t* block = tile + size_t(k / (32 * geometry.groups)) * size_t(geometry.bytes);
     const int group = k / 32 % geometry.groups;
-    const int set = spec.scale == ScaleKind::kI8 ? k / 16 % 16 : group >> matrix.group_shift;
-    const int code =
-        load_code(block + group * geometry.code_bytes, spec.bits, r, k % 32) - spec.offset();
-    float scale =
-        load_scale(block + geometry.scales_at + set * geometry.scale_bytes, spec.scale, r);
-    float min = 0;
-    if (spec.has_min)
-      min = load_scale(block + geometry.mins_at + set * geometry.scale_bytes, spec.scale, r);
+    const int set = spec.per_16() ? k / 16 % 16 : group >> matrix.group_shift;
+    const int code = code_value(block + group * geometry.code_bytes, spec, r, k % 32);
+    const uint8_t* scales = block + geometry.scales_at + set * geometry.scale_bytes;
+    float scale = scale_value(scales, spec.scale, r), min = 0;
+    if (spec.scale == ScaleKind::kU4Per16)
+      min = float(scales[r] >> 4);
+    else if (spec.has_min)
+      min = scale_value(block + geometry.mins_at + set * geometry.scale_bytes, spec.scale, r);
     if (spec.super()) {
-      scale *= load_scale(block + geometry.supers_at, ScaleKind::kF16, r);
-      if (spec.has_min) min *= load_scale(block + geometry.supers_at + 32, ScaleKind::kF16, r);
+      scale *= f16_at(block + geometry.supers_at, r);
+      if (spec.has_min) min *= f16_at(block + geometry.supers_at + 32, r);
     }
     out[k] = spec.has_min ? scale * float(code) + min : scale * float(code);
   }

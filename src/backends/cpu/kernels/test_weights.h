@@ -23,7 +23,8 @@ struct WeightFormat {
 inline std::vector<WeightFormat> integer_formats() {
   std::vector<WeightFormat> formats;
   for (DType dtype : {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K})
+                      DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ2_K, DType::kQ3_K,
+                      DType::kIQ4_NL, DType::kIQ4_XS, DType::kMXFP4})
     formats.push_back({std::string(dtype_info(dtype).name), dtype});
   for (int bits : {4, 8})
     for (int group : {32, 64, 128})
@@ -63,32 +64,48 @@ inline std::vector<std::byte> random_floats(DType dtype, size_t count, float mea
   return bytes;
 }
 
+// Where the blocks of a type have their f16 scale and minimum (−1: none), and the largest code
+// times the largest integer scale, so that random weights come out around 1.
+struct BlockFields {
+  DType dtype;
+  int scale_at, min_at;
+  float range, min_range;
+};
+inline const BlockFields& block_fields(DType dtype) {
+  static const BlockFields kFields[] = {
+      {DType::kQ4_0, 0, -1, 16, 1},       {DType::kQ4_1, 0, 2, 16, -1},
+      {DType::kQ5_0, 0, -1, 16, 1},       {DType::kQ5_1, 0, 2, 16, -1},
+      {DType::kQ8_0, 0, -1, 128, 1},      {DType::kQ4_K, 0, 2, 16 * 64, 64},
+      {DType::kQ5_K, 0, 2, 16 * 64, 64},  {DType::kQ6_K, 208, -1, 32 * 128, 1},
+      {DType::kQ2_K, 80, 82, 4 * 16, 16}, {DType::kQ3_K, 108, -1, 4 * 32, 1},
+      {DType::kIQ4_NL, 0, -1, 128, 1},    {DType::kIQ4_XS, 0, -1, 128 * 32, 1},
+      {DType::kMXFP4, -1, -1, 6, 1},
+  };
+  for (const BlockFields& fields : kFields)
+    if (fields.dtype == dtype) return fields;
+  return kFields[0];
+}
+
 // Random codes with scales that give values around 1. Row 0 has all code bits set, row 1 none.
 inline RawWeight random_blocks(const WeightFormat& format, int rows, int cols,
                                std::mt19937& random) {
   const DTypeInfo& info = dtype_info(format.dtype);
+  const BlockFields& fields = block_fields(format.dtype);
   const size_t row_bytes = dtype_bytes(format.dtype, size_t(cols));
   std::vector<std::byte> bytes(row_bytes * size_t(rows));
   for (std::byte& byte : bytes) byte = std::byte(random());
   std::memset(bytes.data(), 0xff, row_bytes);
   if (rows > 1) std::memset(bytes.data() + row_bytes, 0, row_bytes);
   std::uniform_real_distribution<float> uniform(0.25f, 1.0f);
-  const bool super = format.dtype >= DType::kQ4_K;
-  const bool has_min = format.dtype == DType::kQ4_1 || format.dtype == DType::kQ5_1 ||
-                       format.dtype == DType::kQ4_K || format.dtype == DType::kQ5_K;
-  const size_t scale_at = format.dtype == DType::kQ6_K ? 208 : 0;
-  const float code_range = format.dtype == DType::kQ8_0   ? 128
-                           : format.dtype == DType::kQ6_K ? 32
-                                                          : 16;
-  const float scale_range = format.dtype == DType::kQ6_K ? 128 : super ? 64 : 1;
   for (size_t at = 0; at < bytes.size(); at += size_t(info.block_bytes)) {
-    float scale = uniform(random) / (code_range * scale_range);
+    float scale = uniform(random) / fields.range;
     if (random() % 4 == 0) scale = -scale;
     if (random() % 16 == 0) scale = 0;
     const uint16_t d = f32_to_f16(scale);
-    const uint16_t m = f32_to_f16((super ? 1 : -1) * uniform(random) * 0.5f / scale_range);
-    std::memcpy(bytes.data() + at + scale_at, &d, 2);
-    if (has_min) std::memcpy(bytes.data() + at + 2, &m, 2);
+    const uint16_t m = f32_to_f16(uniform(random) * 0.5f / fields.min_range);
+    if (fields.scale_at >= 0) std::memcpy(bytes.data() + at + fields.scale_at, &d, 2);
+    if (fields.min_at >= 0) std::memcpy(bytes.data() + at + fields.min_at, &m, 2);
+    if (format.dtype == DType::kMXFP4) bytes[at] = std::byte(120 + random() % 8);
   }
   RawWeight weight;
   weight.data = make_tensor(format.name, format.dtype, rows, cols, std::move(bytes));
