@@ -4,8 +4,8 @@ the reference implementations decode them.
 
   python3 tools/make_quant_goldens.py | clang-format > src/base/test_decode_row_goldens.h
 
-GGUF blocks: gguf.quants.dequantize (package gguf 0.19). MLX affine: mlx.core.dequantize (mlx 0.32) with
-the scales and biases widened to f32. All inputs are random bits from a fixed seed.
+GGUF blocks: gguf.quants.dequantize (package gguf 0.19). MLX: mlx.core.dequantize (mlx 0.32) to f32, the
+scales and biases of affine weights widened. All inputs are random bits from a fixed seed.
 """
 import gguf
 import mlx.core as mx
@@ -22,6 +22,10 @@ AFFINE = [(2, 32, "F32", 64), (3, 32, "F32", 64), (4, 32, "F32", 128), (4, 64, "
           (4, 128, "F16", 128), (5, 32, "F32", 64), (6, 32, "F32", 64), (8, 32, "F16", 64),
           (8, 64, "F32", 128), (8, 128, "BF16", 128), (1, 32, "BF16", 64), (2, 128, "BF16", 128),
           (3, 64, "BF16", 64), (5, 64, "F16", 64), (6, 128, "BF16", 128)]
+# mode -> bits, group, scales (the ends of their range included)
+FLOAT_MODES = {"mxfp4": (4, 32, [0, 1, 127, 252]), "nvfp4": (4, 16, [0, 1, 8, 0x38, 0x7e, 0x81, 0xb9, 0xfe]),
+               "mxfp8": (8, 32, [10, 120, 128, 246])}
+MODE_NAMES = {"mxfp4": "kMxFp4", "nvfp4": "kNvFp4", "mxfp8": "kMxFp8"}
 MLX_TYPES = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16}
 
 
@@ -63,6 +67,19 @@ def affine_case(rng, bits, group, dtype, cols):
     return packed.tobytes(), stored[0], stored[1], np.array(values)
 
 
+def float_mode_case(rng, mode):
+    bits, group, scales = FLOAT_MODES[mode]
+    cols = group * len(scales) // ROWS
+    codes = rng.integers(0, 256, (ROWS, cols * bits // 8), dtype=np.uint8)
+    codes.reshape(-1)[:16] = np.arange(16) * 17
+    if mode == "mxfp8":
+        codes[(codes & 127) == 127] ^= 1  # NaN
+    scales = np.array(scales, dtype=np.uint8).reshape(ROWS, -1)
+    values = mx.dequantize(mx.array(codes.view(np.uint32)), mx.array(scales), group_size=group, bits=bits,
+                           mode=mode, dtype=mx.float32)
+    return cols, codes.tobytes(), scales.tobytes(), np.array(values)
+
+
 def main():
     mx.set_default_device(mx.cpu)
     rng = np.random.default_rng(20250117)
@@ -85,6 +102,14 @@ def main():
         packed, scales, biases, values = affine_case(rng, bits, group, dtype, cols)
         print(f"    {{{bits}, {group}, DType::k{dtype}, {cols},\n     {words(as_words(packed))},\n     "
               f"{words(as_words(scales))},\n     {words(as_words(biases))},\n     {words(values)}}},")
+    print("};\n")
+    print("struct FloatCodes {\n  QuantMode mode;\n  const char* name;\n  int bits, group;\n"
+          "  int64_t cols;\n  std::vector<uint32_t> codes, scales, values;\n};\n")
+    print("inline const std::vector<FloatCodes> kFloatCodes = {")
+    for mode, (bits, group, _) in FLOAT_MODES.items():
+        cols, codes, scales, values = float_mode_case(rng, mode)
+        print(f"    {{QuantMode::{MODE_NAMES[mode]}, \"{mode}\", {bits}, {group}, {cols},\n     "
+              f"{words(as_words(codes))},\n     {words(as_words(scales))},\n     {words(values)}}},")
     print("};\n\n}  // namespace mantou::goldens")
 
 

@@ -74,6 +74,20 @@ RawWeight affine_weight(const goldens::Affine& golden) {
   return weight;
 }
 
+RawWeight float_weight(const goldens::FloatCodes& golden) {
+  RawWeight weight;
+  weight.rows = goldens::kRows;
+  weight.cols = golden.cols;
+  weight.mode = golden.mode;
+  weight.bits = golden.bits;
+  weight.group = golden.group;
+  weight.data =
+      tensor(DType::kU32, {weight.rows, golden.cols * golden.bits / 32}, golden.codes.data());
+  weight.scales =
+      tensor(DType::kU8, {weight.rows, golden.cols / golden.group}, golden.scales.data());
+  return weight;
+}
+
 TEST(DecodeRow, BlocksEqualGgufPy) {
   for (const goldens::Blocks& golden : goldens::kBlocks) {
     SCOPED_TRACE(dtype_info(golden.dtype).name);
@@ -86,6 +100,17 @@ TEST(DecodeRow, AffineEqualsMlx) {
     SCOPED_TRACE(fmt::format("{} bits, groups of {}, {}", golden.bits, golden.group,
                              dtype_info(golden.dtype).name));
     expect_rows(affine_weight(golden), golden.values);
+  }
+}
+
+TEST(DecodeRow, FloatModesEqualMlx) {
+  for (const goldens::FloatCodes& golden : goldens::kFloatCodes) {
+    SCOPED_TRACE(golden.name);
+    RawWeight weight = float_weight(golden);
+    expect_rows(weight, golden.values);
+    weight.scales->dtype = DType::kI8;
+    std::vector<float> row(size_t(golden.cols));
+    EXPECT_THROW(decode_row(weight, 0, row), Error);
   }
 }
 

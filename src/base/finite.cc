@@ -5,7 +5,8 @@
 namespace mantou {
 namespace {
 
-constexpr int kMxFp4Infinite = 253;
+// E8M0 scales with which the largest code reaches 2^128: 12 · 2^(e − 128), and 448 · 2^(e − 127).
+constexpr int kMxFp4Infinite = 253, kMxFp8Infinite = 247;
 
 // Where a block type keeps its f16 scales: byte offsets in a block, -1 for none.
 struct ScaleOffsets {
@@ -42,8 +43,19 @@ bool all_finite(std::span<const std::byte> bytes, Bits exponent) {
   return finite;
 }
 
-// MXFP4 blocks begin with the exponent e of their scale: 12 · 2^(e − 128), the largest value, must
-// stay below 2^128 (and 255 is the NaN of E8M0).
+bool all_below(const RawTensor& bytes, int limit) {
+  bool below = true;
+  for (const std::byte byte : bytes.bytes) below &= std::to_integer<int>(byte) < limit;
+  return below;
+}
+
+bool no_e4m3_nan(const RawTensor& bytes) {
+  bool finite = true;
+  for (const std::byte byte : bytes.bytes) finite &= (std::to_integer<int>(byte) & 127) != 127;
+  return finite;
+}
+
+// MXFP4 blocks begin with their scale.
 bool all_finite_mxfp4(const RawTensor& tensor) {
   const size_t block = size_t(dtype_info(tensor.dtype).block_bytes);
   bool finite = true;
@@ -80,9 +92,22 @@ bool all_finite(const RawTensor& tensor) {
   }
 }
 
+// A float mode. Scales are judged by the largest code, whether or not it is there.
+bool all_finite_codes(const RawWeight& weight) {
+  switch (weight.mode) {
+    case QuantMode::kNvFp4:
+      return no_e4m3_nan(*weight.scales);
+    case QuantMode::kMxFp8:
+      return no_e4m3_nan(weight.data) && all_below(*weight.scales, kMxFp8Infinite);
+    default:
+      return all_below(*weight.scales, kMxFp4Infinite);
+  }
+}
+
 }  // namespace
 
 bool is_finite(const RawWeight& weight) {
+  if (weight.scales && !weight.affine()) return all_finite_codes(weight);
   return all_finite(weight.data) && (!weight.scales || all_finite(*weight.scales)) &&
          (!weight.biases || all_finite(*weight.biases));
 }

@@ -58,6 +58,36 @@ TEST(IsFinite, AgreesWithTheDecodedValuesOfMxfp4) {
   }
 }
 
+// Every scale and, where codes are bytes, every code, beside the largest one.
+TEST(IsFinite, AgreesWithTheDecodedValuesOfFloatModes) {
+  struct Case {
+    QuantMode mode;
+    int bits, group;
+    std::byte largest, one;
+  };
+  for (const Case& c : {Case{QuantMode::kMxFp4, 4, 32, std::byte{0x77}, std::byte{127}},
+                        Case{QuantMode::kNvFp4, 4, 16, std::byte{0x77}, std::byte{0x38}},
+                        Case{QuantMode::kMxFp8, 8, 32, std::byte{0x7e}, std::byte{127}}}) {
+    for (int i = 0; i < 512; ++i) {
+      std::vector<std::byte> codes(size_t(c.group * c.bits / 8), c.largest), scale(1, c.one);
+      if (i < 256)
+        scale[0] = std::byte(i);
+      else if (c.bits == 8)
+        codes[3] = std::byte(i - 256);
+      RawWeight weight = weight_of(DType::kU32, codes);
+      weight.scales = weight_of(DType::kU8, scale).data;
+      weight.mode = c.mode;
+      weight.bits = c.bits;
+      weight.cols = weight.group = c.group;
+      std::vector<float> values(size_t(weight.cols));
+      decode_row(weight, 0, values);
+      bool finite = true;
+      for (const float v : values) finite &= std::isfinite(v);
+      EXPECT_EQ(is_finite(weight), finite) << int(c.mode) << ", " << i;
+    }
+  }
+}
+
 TEST(IsFinite, LooksAtElementsAndAffineScales) {
   std::vector<std::byte> bytes(64);
   EXPECT_TRUE(is_finite(weight_of(DType::kF32, bytes)));

@@ -67,22 +67,32 @@ struct RawTensor {
   int64_t elements() const;
 };
 
-// A matrix [rows, cols] (or a vector: rows = 1) in one of three forms.
+// What codes with scales stand for: MLX's modes. E8M0 is a power of two, E4M3 and E2M1 are floats
+// of eight and four bits (OCP Microscaling formats).
+enum class QuantMode : uint8_t {
+  kAffine,  // scale · code + bias; scales and biases f32, f16 or bf16
+  kMxFp4,   // E2M1 codes, an E8M0 scale for 32
+  kNvFp4,   // E2M1 codes, an E4M3 scale for 16
+  kMxFp8,   // E4M3 codes, an E8M0 scale for 32
+};
+
+// A matrix [rows, cols] (or a vector: rows = 1) in one of two forms.
 //   dense or GGUF blocks: `data` alone.
-//   MLX affine:  `data` holds u32 words, each of 32/bits codes, lowest bits first;
-//                value = scales[row, col / group] · code + biases[row, col / group].
+//   MLX: `data` holds u32 words, each row a string of codes of `bits`, lowest bits first; `scales`
+//   (and, affine only, `biases` of the same type) are [rows, cols / group], u8 in the float modes.
 struct RawWeight {
   RawTensor data;
-  std::optional<RawTensor> scales;  // MLX affine only; f32, f16 or bf16 [rows, cols / group]
-  std::optional<RawTensor> biases;  // MLX affine only, same dtype and shape as scales
-  int bits = 0, group = 0;          // MLX affine only
-  int64_t rows = 0, cols = 0;       // logical shape
+  std::optional<RawTensor> scales;
+  std::optional<RawTensor> biases;
+  QuantMode mode = QuantMode::kAffine;  // with scales only, as bits and group
+  int bits = 0, group = 0;
+  int64_t rows = 0, cols = 0;  // logical shape
 
   // When not empty: logical row i is stored row row_order[i] (GGUF llama files store Q and K rows
   // permuted; see docs/gguf.md).
   std::vector<uint32_t> row_order;
 
-  bool affine() const { return scales.has_value(); }
+  bool affine() const { return scales && mode == QuantMode::kAffine; }
 };
 
 // Row `row` (logical) of `weight` as f32 into `out` [cols]. The reference decoding of every format:

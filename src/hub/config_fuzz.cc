@@ -35,11 +35,18 @@ void read_config(std::string_view text) {
   reader.get_string_array("layer_types", 1024);
   if (const auto rope = reader.get_object("rope_scaling")) rope->get_string("rope_type", "default");
   const auto quantization = MlxQuantization::parse(config, "config.json");
-  const RawTensor scales = zeros(DType::kF16, {2, 2});
-  const RawWeight weight =
-      quantization.affine_weight("norm", zeros(DType::kU32, {2, 16}), scales, &scales);
-  std::vector<float> row(size_t(weight.cols));
-  decode_row(weight, 1, row);
+  const auto decode = [&](const char* module, const RawTensor& scales, const RawTensor* biases) {
+    const RawWeight weight =
+        quantization.weight(module, zeros(DType::kU32, {2, 16}), scales, biases);
+    std::vector<float> row(size_t(weight.cols));
+    decode_row(weight, 1, row);
+  };
+  const RawTensor floats = zeros(DType::kF16, {2, 2}), bytes = zeros(DType::kU8, {2, 4});
+  try {
+    decode("head", bytes, nullptr);
+  } catch (const Error&) {
+  }
+  decode("norm", floats, &floats);
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ class DirectoryArtifact : public ArtifactBase {
     }
     const RawTensor& scales = tensors_.take(base + ".scales");
     const RawTensor* biases = has(base + ".biases") ? &tensors_.take(base + ".biases") : nullptr;
-    return quantization_.affine_weight(module, data, scales, biases);
+    return quantization_.weight(module, data, scales, biases);
   }
 
   RawTensor tensor(std::string_view name) override { return tensors_.take(name); }

@@ -293,6 +293,34 @@ TEST_F(DirectoryArtifactTest, MlxAffineEqualsMlx) {
   }
 }
 
+TEST_F(DirectoryArtifactTest, MlxFloatModesEqualMlx) {
+  for (const goldens::FloatCodes& golden : goldens::kFloatCodes) {
+    SCOPED_TRACE(golden.name);
+    const int64_t rows = goldens::kRows;
+    SafetensorsWriter writer;
+    writer.words("m.weight", "U32", {rows, golden.cols * golden.bits / 32}, golden.codes);
+    writer.words("m.scales", "U8", {rows, golden.cols / golden.group}, golden.scales);
+    add_affine(writer, "router", 8, 64, 2, 64, 3);
+    weights(writer);
+    // Bits and groups stated; MLX's own for the mode; as an exception; and one that says no mode.
+    const json mode = {{"mode", golden.name}};
+    for (const json& quantization : std::vector<json>{
+             {{"bits", golden.bits}, {"group_size", golden.group}, {"mode", golden.name}},
+             {{"mode", golden.name}},
+             {{"bits", 8}, {"group_size", 64}, {"m", mode}}}) {
+      config({{"quantization", quantization}});
+      const RawWeight weight = open()->weight("m");
+      EXPECT_EQ(weight.mode, golden.mode);
+      EXPECT_FALSE(weight.affine());
+      expect_values(weight, golden.values);
+    }
+    config({{"quantization", {{"mode", golden.name}, {"router", {{"bits", 8}}}}}});
+    const auto artifact = open();
+    EXPECT_TRUE(artifact->weight("router").affine());
+    EXPECT_EQ(first_value(artifact->weight("router")), 2 * 3 - 1);
+  }
+}
+
 TEST_F(DirectoryArtifactTest, MlxAliasAndDefaults) {
   SafetensorsWriter writer;
   add_affine(writer, "model.norm", 4, 64, 2, 64, 3);
@@ -315,8 +343,11 @@ TEST_F(DirectoryArtifactTest, MlxSpecsThatCannotBe) {
   expect_bad(ErrorCode::kUnsupported, {{"bits", 4}, {"group_size", 64}, {module, {{"bits", 16}}}},
              "layers.0.mlp.up_proj is quantized to 16 bits in groups of 64");
   expect_bad(ErrorCode::kUnsupported, {{"bits", 4}, {"group_size", 16}}, "in groups of 16");
-  expect_bad(ErrorCode::kUnsupported, {{"bits", 4}, {"group_size", 32}, {"mode", "mxfp4"}},
-             "layers.0.mlp.up_proj is quantized in mode \"mxfp4\"");
+  expect_bad(ErrorCode::kUnsupported, {{"bits", 4}, {"group_size", 32}, {"mode", "trellis"}},
+             "layers.0.mlp.up_proj is quantized in mode \"trellis\"; affine, mxfp4");
+  expect_bad(ErrorCode::kUnsupported, {{"bits", 4}, {"group_size", 64}, {"mode", "mxfp4"}},
+             "to 4 bits in groups of 64; mode mxfp4 has 4 bits in groups of 32");
+  expect_bad(ErrorCode::kCorruptData, {{"mode", "mxfp8"}}, "there are biases, which this mode");
   expect_bad(ErrorCode::kCorruptData, {{"bits", 4}, {"group_size", 64}, {module, false}},
              "is not quantized, but it has scales");
   expect_bad(ErrorCode::kCorruptData, {{"bits", "four"}}, "quantization.bits is \"four\"");
@@ -363,6 +394,8 @@ TEST_F(DirectoryArtifactTest, MlxShapesThatDisagree) {
   wrong_scales.add<uint8_t>("norm.scales", "U8", {2, 1}, {1, 1})
       .add<uint8_t>("norm.biases", "U8", {2, 1}, {1, 1});
   expect_bad(wrong_scales, "scales must be f32, f16 or bf16");
+  config({{"quantization", {{"mode", "mxfp4"}}}});
+  expect_bad(codes_only().floats("norm.scales", {2, 2}), "scales must be u8");
 }
 
 }  // namespace

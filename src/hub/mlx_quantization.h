@@ -14,9 +14,10 @@ namespace mantou::hub {
 
 class MlxQuantization {
  public:
+  // As configured: what is absent is decided when a weight is made.
   struct Spec {
-    int64_t bits = 4, group = 64;
-    std::string mode = "affine";
+    std::optional<int64_t> bits, group;
+    std::string mode;  // "" when absent
     bool quantized = true;
   };
 
@@ -24,14 +25,18 @@ class MlxQuantization {
   // method of another framework is an error that names it.
   static MlxQuantization parse(const nlohmann::json& config, std::string origin);
 
-  // The weight of `module` from its three parts, whose shapes are checked against each other and
-  // the configuration. Bits, groups and modes that nothing here can decode are errors naming the
+  // The weight of `module` from its parts, whose shapes are checked against each other and the
+  // configuration. Bits, groups and modes that nothing here can decode are errors naming the
   // module.
-  RawWeight affine_weight(std::string_view module, const RawTensor& packed, const RawTensor& scales,
-                          const RawTensor* biases) const;
+  RawWeight weight(std::string_view module, const RawTensor& packed, const RawTensor& scales,
+                   const RawTensor* biases) const;
 
  private:
-  Spec supported_spec(std::string_view module) const;
+  struct Resolved {
+    QuantMode mode;
+    int64_t bits, group;
+  };
+  Resolved resolve(std::string_view module, bool has_biases) const;
 
   std::string origin_;
   std::optional<Spec> default_;

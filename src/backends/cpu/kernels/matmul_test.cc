@@ -122,6 +122,10 @@ TEST(Matmul, EveryFormatGivesTheScalarBits) {
     for (const auto& [rows, units] : {std::pair{1, 1}, {50, 3}, {160, 2}, {16, 5}})
       expect_scalar_bits(random_weight(format, rows, units * unit, unsigned(rows)), kSelected);
   }
+  for (const WeightFormat& format : widened_formats()) {
+    SCOPED_TRACE(format.name);
+    expect_scalar_bits(random_weight(format, 50, 96, 7), kSelected);
+  }
   for (const WeightFormat& format : dense_formats()) {
     SCOPED_TRACE(format.name);
     for (const auto& [rows, cols] :

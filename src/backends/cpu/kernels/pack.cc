@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "backends/cpu/kernels/pack_rows.h"
 #include "backends/cpu/kernels/packed_weight.h"
 #include "base/error.h"
+#include "base/half.h"
 
 namespace mantou::cpu {
 namespace {
@@ -168,6 +170,30 @@ PackedMatrix pack_affine(const RawWeight& weight, Arena& arena, ThreadPool& pool
   });
 }
 
+// --- MLX float modes ---
+
+PackedMatrix pack_mlx_mxfp4(const RawWeight& weight, Arena& arena, ThreadPool& pool) {
+  const std::string& name = weight.data.name;
+  if (weight.bits != 4 || weight.group != 32 || weight.cols % 32 != 0)
+    fail_param(ErrorCode::kUnsupported, name,
+               "tensor {} has rows of {} values of {} bits in groups of {}; mxfp4 has 4 bits in "
+               "groups of 32",
+               name, weight.cols, weight.bits, weight.group);
+  const size_t row_bytes = size_t(weight.cols) / 2, scale_bytes = size_t(weight.cols) / 32;
+  require_bytes(weight.data, row_bytes * size_t(weight.rows));
+  require_bytes(*weight.scales, scale_bytes * size_t(weight.rows));
+  const BlockGeometry geometry = block_geometry(kFamilySpecs[size_t(Family::kMXFP4)], 0);
+  const PackedMatrix matrix{Family::kMXFP4, 0, int(weight.rows), int(weight.cols)};
+  return for_each_tile(matrix, arena, pool, [&](int first, int count, uint8_t* tile) {
+    for (int r = 0; r < count; ++r) {
+      const size_t row = stored_row(weight, first + r);
+      pack_mlx_mxfp4_row(bytes_of(weight.data) + row * row_bytes,
+                         bytes_of(*weight.scales) + row * scale_bytes, matrix.cols, r, geometry,
+                         tile);
+    }
+  });
+}
+
 // --- dense ---
 
 // Rows [cols] of T, given by row_at(r), into a tile [cols][32].
@@ -206,11 +232,52 @@ PackedMatrix pack_dense(const RawWeight& weight, Family family, Arena& arena, Th
   });
 }
 
+// The rows as decode_row gives them; store(values, row, out) brings one into the element type T.
+template <class T, class Store>
+PackedMatrix pack_decoded(const RawWeight& weight, Family family, Arena& arena, ThreadPool& pool,
+                          const Store& store) {
+  const PackedMatrix matrix{family, 0, int(weight.rows), int(weight.cols)};
+  return for_each_tile(matrix, arena, pool, [&](int first, int count, uint8_t* tile) {
+    std::vector<float> row(size_t(matrix.cols));
+    std::vector<T> stored(size_t(matrix.cols) * size_t(count));
+    for (int r = 0; r < count; ++r) {
+      decode_row(weight, first + r, row);
+      store(row, first + r, stored.data() + size_t(r) * row.size());
+    }
+    const auto row_at = [&](int r) {
+      return reinterpret_cast<const uint8_t*>(stored.data() + size_t(r) * row.size());
+    };
+    pack_dense_tile<T>(matrix.cols, count, row_at, tile);
+  });
+}
+
+// Values of nvfp4 and mxfp8 have at most six significant bits; only exponents at the ends of their
+// range do not fit into bf16.
+PackedMatrix pack_as_bf16(const RawWeight& weight, Arena& arena, ThreadPool& pool) {
+  const auto store = [&](const std::vector<float>& row, int at, uint16_t* out) {
+    for (size_t k = 0; k < row.size(); ++k) {
+      out[k] = f32_to_bf16(row[k]);
+      if (!std::isfinite(row[k]) || bf16_to_f32(out[k]) != row[k])
+        fail_param(ErrorCode::kUnsupported, weight.data.name,
+                   "tensor {}: the value {} in row {} does not fit into bf16, in which this format "
+                   "is computed",
+                   weight.data.name, row[k], at);
+    }
+  };
+  return pack_decoded<uint16_t>(weight, Family::kDenseBF16, arena, pool, store);
+}
+
+PackedMatrix pack_mlx(const RawWeight& weight, Arena& arena, ThreadPool& pool) {
+  if (weight.affine()) return pack_affine(weight, arena, pool);
+  if (weight.mode == QuantMode::kMxFp4) return pack_mlx_mxfp4(weight, arena, pool);
+  return pack_as_bf16(weight, arena, pool);
+}
+
 }  // namespace
 
 PackedMatrix pack(const RawWeight& weight, Arena& arena, ThreadPool& pool) {
   check_shape(weight);
-  if (weight.affine()) return pack_affine(weight, arena, pool);
+  if (weight.scales) return pack_mlx(weight, arena, pool);
   for (const BlockFormat& format : kBlockFormats)
     if (format.dtype == weight.data.dtype) return pack_blocks(weight, format, arena, pool);
   switch (weight.data.dtype) {
@@ -229,25 +296,10 @@ PackedMatrix pack(const RawWeight& weight, Arena& arena, ThreadPool& pool) {
 
 PackedMatrix pack_dense_f32(const RawWeight& weight, Arena& arena, ThreadPool& pool) {
   check_shape(weight);
-  const PackedMatrix matrix{Family::kDenseF32, 0, int(weight.rows), int(weight.cols)};
-  const size_t cols = size_t(matrix.cols);
-  std::vector<float> rows(size_t(pool.threads()) * kDenseTileRows * cols);
-  PackedMatrix packed = matrix;
-  std::byte* data = arena.allocate(matrix.bytes());
-  packed.data = data;
-  pool.run(matrix.tiles(), [&](int t, int thread) {
-    float* decoded = rows.data() + size_t(thread) * kDenseTileRows * cols;
-    const int first = t * kDenseTileRows, count = std::min(kDenseTileRows, matrix.rows - first);
-    for (int r = 0; r < count; ++r)
-      decode_row(weight, first + r, {decoded + size_t(r) * cols, cols});
-    auto* tile = reinterpret_cast<uint8_t*>(data + size_t(t) * matrix.tile_bytes());
-    std::memset(tile, 0, matrix.tile_bytes());
-    const auto row_at = [&](int r) {
-      return reinterpret_cast<const uint8_t*>(decoded + size_t(r) * cols);
-    };
-    pack_dense_tile<uint32_t>(matrix.cols, count, row_at, tile);
-  });
-  return packed;
+  const auto store = [](const std::vector<float>& row, int, float* out) {
+    std::copy(row.begin(), row.end(), out);
+  };
+  return pack_decoded<float>(weight, Family::kDenseF32, arena, pool, store);
 }
 
 }  // namespace mantou::cpu

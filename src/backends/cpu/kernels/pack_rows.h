@@ -247,8 +247,8 @@ inline uint32_t stream_code(const uint8_t* stream, size_t index, int bits) {
   return value >> (bit % 8) & ((1u << bits) - 1);
 }
 
-// Four codes from column k on as the bytes of a word.
-inline uint32_t affine_word(const uint8_t* codes, int k, int bits) {
+// Four codes of `bits` from column k on as the bytes of a word.
+inline uint32_t code_word_at(const uint8_t* codes, int k, int bits) {
   if (bits == 8) return load_word(codes + k);
   if (bits == 4) return spread_nibbles(uint32_t(codes[k / 2] | codes[k / 2 + 1] << 8));
   uint32_t word = 0;
@@ -271,14 +271,29 @@ void pack_affine_row(const uint8_t* codes, const uint8_t* scales, const uint8_t*
     std::memcpy(row.scale(set), scales + at, size);
     std::memcpy(row.min(set), mins + at, size);
     for (int v = 0; v < 4; ++v) {
-      const uint32_t low = affine_word(codes, k + 4 * v, bits);
-      const uint32_t high = affine_word(codes, k + 16 + 4 * v, bits);
+      const uint32_t low = code_word_at(codes, k + 4 * v, bits);
+      const uint32_t high = code_word_at(codes, k + 16 + 4 * v, bits);
       if constexpr (kBits == 8) {
         store_word(row.code_word(group, v), low);
         store_word(row.code_word(group, v + 4), high);
       } else {
         store_word(row.code_word(group, v), low | high << 4);
       }
+    }
+  }
+}
+
+// One row of an MLX mxfp4 matrix: nibbles in column order, one exponent for 32.
+inline void pack_mlx_mxfp4_row(const uint8_t* codes, const uint8_t* exponents, int cols, int r,
+                               const BlockGeometry& geometry, uint8_t* tile) {
+  for (int k = 0; k < cols; k += 32) {
+    const int group = k / 32 % geometry.groups;
+    const RowWriter row{geometry, tile + k / (32 * geometry.groups) * geometry.bytes, r};
+    const uint16_t scale = e8m0_half_as_bf16(exponents[k / 32]);
+    std::memcpy(row.scale(group), &scale, 2);
+    for (int v = 0; v < 4; ++v) {
+      const uint32_t low = code_word_at(codes, k + 4 * v, 4);
+      store_word(row.code_word(group, v), low | code_word_at(codes, k + 16 + 4 * v, 4) << 4);
     }
   }
 }

@@ -16,6 +16,7 @@ namespace {
 std::vector<WeightFormat> all_formats() {
   std::vector<WeightFormat> formats = integer_formats();
   for (const WeightFormat& format : dense_formats()) formats.push_back(format);
+  for (const WeightFormat& format : widened_formats()) formats.push_back(format);
   return formats;
 }
 
@@ -78,10 +79,12 @@ TEST(Pack, AddsFewBytes) {
     SCOPED_TRACE(format.name);
     const RawWeight weight = random_weight(format, 64, 1024, 7);
     size_t stored = weight.data.bytes.size();
-    if (weight.affine()) stored += weight.scales->bytes.size() + weight.biases->bytes.size();
+    if (weight.scales) stored += weight.scales->bytes.size();
+    if (weight.biases) stored += weight.biases->bytes.size();
     Arena arena;
     // The six-bit scales of Q3_K become bytes, the exponents of MXFP4 bf16.
-    const bool wider = format.dtype == DType::kQ3_K || format.dtype == DType::kMXFP4;
+    const bool wider = format.dtype == DType::kQ3_K || format.dtype == DType::kMXFP4 ||
+                       format.mode == QuantMode::kMxFp4;
     const double most = wider ? 1.06 : 1.03;
     EXPECT_LE(double(pack(weight, arena, pool).bytes()), most * double(stored));
   }
@@ -105,6 +108,28 @@ std::string error_of(const RawWeight& weight) {
   return "";
 }
 
+// The ends of bf16's range: 2^-133 is its smallest value, E4M3 reaches 2^-9 and 1.75 · 2^8.
+TEST(Pack, NamesTheTensorWhoseValuesBf16CannotHold) {
+  std::vector<std::byte> codes(32, std::byte{0x38}), scale(1);
+  RawWeight weight;
+  weight.rows = 1;
+  weight.cols = weight.group = 32;
+  weight.bits = 8;
+  weight.mode = QuantMode::kMxFp8;
+  const auto error_with = [&](int code, int exponent) {
+    codes[5] = std::byte(code);
+    scale[0] = std::byte(exponent);
+    weight.data = make_tensor("blk.w", DType::kU32, 1, 8, codes);
+    weight.scales = make_tensor("blk.w.scales", DType::kU8, 1, 1, scale);
+    return error_of(weight);
+  };
+  EXPECT_EQ(error_with(0x01, 3), "");                                               // 2^-133
+  EXPECT_THAT(error_with(0x01, 2), testing::HasSubstr("tensor blk.w: the value"));  // 2^-134
+  EXPECT_EQ(error_with(0x7e, 246), "");                                             // 1.75 · 2^127
+  EXPECT_THAT(error_with(0x7e, 247), testing::HasSubstr("the value inf in row 0"));
+  EXPECT_THAT(error_with(0x7f, 127), testing::HasSubstr("the value nan in row 0"));
+}
+
 TEST(Pack, RefusesWhatItCannotHold) {
   using testing::HasSubstr;
   RawWeight weight = random_weight({"blk.0.w", DType::kQ4_0}, 4, 64, 1);
@@ -126,6 +151,12 @@ TEST(Pack, RefusesWhatItCannotHold) {
   affine.bits = 4;
   affine.biases.reset();
   EXPECT_THAT(error_of(affine), HasSubstr("biases"));
+
+  RawWeight fp4 = random_weight({"q", DType::kU32, 4, 32, DType::kU8, QuantMode::kMxFp4}, 4, 64, 1);
+  fp4.scales->bytes = fp4.scales->bytes.first(7);
+  EXPECT_THAT(error_of(fp4), HasSubstr("q.scales has 7 bytes, its shape needs 8"));
+  fp4.group = 16;
+  EXPECT_THAT(error_of(fp4), HasSubstr("mxfp4 has 4 bits in groups of 32"));
 
   RawWeight integers = random_weight({"ids", DType::kF32}, 4, 64, 1);
   integers.data.dtype = DType::kI32;

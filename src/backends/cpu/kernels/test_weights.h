@@ -15,8 +15,9 @@ namespace mantou::cpu {
 struct WeightFormat {
   std::string name;
   DType dtype;                       // of the data
-  int bits = 0, group = 0;           // MLX affine
+  int bits = 0, group = 0;           // MLX
   DType scale_dtype = DType::kBF16;  // MLX affine
+  QuantMode mode = QuantMode::kAffine;
   int column_unit() const { return bits != 0 ? group : dtype_info(dtype).block_size; }
 };
 
@@ -34,11 +35,18 @@ inline std::vector<WeightFormat> integer_formats() {
                            DType::kU32, bits, group, scale});
   for (int bits : {1, 2, 3, 5, 6})
     formats.push_back({"affine" + std::to_string(bits), DType::kU32, bits, 64, DType::kBF16});
+  formats.push_back({"mxfp4", DType::kU32, 4, 32, DType::kU8, QuantMode::kMxFp4});
   return formats;
 }
 
 inline std::vector<WeightFormat> dense_formats() {
   return {{"F32", DType::kF32}, {"F16", DType::kF16}, {"BF16", DType::kBF16}};
+}
+
+// Formats that are packed as bf16.
+inline std::vector<WeightFormat> widened_formats() {
+  return {{"nvfp4", DType::kU32, 4, 16, DType::kU8, QuantMode::kNvFp4},
+          {"mxfp8", DType::kU32, 8, 32, DType::kU8, QuantMode::kMxFp8}};
 }
 
 inline RawTensor make_tensor(std::string name, DType dtype, int64_t rows, int64_t cols,
@@ -112,8 +120,7 @@ inline RawWeight random_blocks(const WeightFormat& format, int rows, int cols,
   return weight;
 }
 
-inline RawWeight random_affine(const WeightFormat& format, int rows, int cols,
-                               std::mt19937& random) {
+inline RawWeight random_mlx(const WeightFormat& format, int rows, int cols, std::mt19937& random) {
   const size_t row_bytes = size_t(cols) * size_t(format.bits) / 8;
   std::vector<std::byte> codes(row_bytes * size_t(rows));
   for (std::byte& byte : codes) byte = std::byte(random());
@@ -121,17 +128,28 @@ inline RawWeight random_affine(const WeightFormat& format, int rows, int cols,
   if (rows > 1) std::memset(codes.data() + row_bytes, 0, row_bytes);
   const size_t groups = size_t(rows) * size_t(cols / format.group);
   const float range = float(1 << format.bits);
+  if (format.mode == QuantMode::kMxFp8)  // 127 and 255 are NaN
+    for (std::byte& code : codes) code &= std::byte{0xfe};
   RawWeight weight;
   weight.data =
       make_tensor(format.name, DType::kU32, rows, int64_t(row_bytes / 4), std::move(codes));
+  weight.bits = format.bits;
+  weight.group = format.group;
+  weight.mode = format.mode;
+  if (format.mode != QuantMode::kAffine) {
+    std::vector<std::byte> scales(groups);
+    const unsigned middle = format.mode == QuantMode::kNvFp4 ? 0x30 : 123;
+    for (std::byte& scale : scales) scale = std::byte(middle + random() % 8);
+    weight.scales = make_tensor(format.name + ".scales", DType::kU8, rows, cols / format.group,
+                                std::move(scales));
+    return weight;
+  }
   weight.scales =
       make_tensor(format.name + ".scales", format.scale_dtype, rows, cols / format.group,
                   random_floats(format.scale_dtype, groups, 0, 1 / range, random));
   weight.biases =
       make_tensor(format.name + ".biases", format.scale_dtype, rows, cols / format.group,
                   random_floats(format.scale_dtype, groups, 0, 0.5f, random));
-  weight.bits = format.bits;
-  weight.group = format.group;
   return weight;
 }
 
@@ -139,7 +157,7 @@ inline RawWeight random_weight(const WeightFormat& format, int rows, int cols, u
   std::mt19937 random(seed);
   RawWeight weight;
   if (format.bits != 0) {
-    weight = random_affine(format, rows, cols, random);
+    weight = random_mlx(format, rows, cols, random);
   } else if (is_block_type(format.dtype)) {
     weight = random_blocks(format, rows, cols, random);
   } else {
