@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "hub/json_file.h"
 
 namespace mantou::hub {
@@ -71,12 +70,6 @@ std::vector<std::string> strings_of(const GgufValue& value) {
 }
 
 }  // namespace
-
-std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path) {
-  auto file = MappedFile::open(path);
-  const auto bytes = file->bytes();
-  return parse(bytes, path.string(), std::move(file));
-}
 
 const GgufValue* GgufFile::find(std::string_view key) const {
   const auto found = index_.find(std::string(key));

@@ -2,8 +2,9 @@
 //
 // The whole structure is checked when the file is opened: lengths, counts, types, alignment, and
 // that tensor data lies inside the file without overlaps; afterwards nothing can be out of bounds.
-// Tensors are views into the mapping, which they keep alive. docs/gguf.md describes the format as
-// used here. Immutable once made; any thread.
+// Tensors are views into the mapping, which they keep alive. A model may be split over several
+// files, which are opened as one. docs/gguf.md describes the format as used here. Immutable once
+// made; any thread.
 #pragma once
 
 #include <cstdint>
@@ -47,11 +48,14 @@ struct GgufValue {
 
 class GgufFile {
  public:
+  // Any part of a split model opens the whole: the metadata of its first part, the tensors of all.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path);
-  // `origin` names the bytes in messages; `keep_alive` owns them.
+  // One whole file, or one part as it lies there. `origin` names the bytes in messages;
+  // `keep_alive` owns them.
   static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, std::string origin,
                                                std::shared_ptr<const void> keep_alive);
 
+  // The file; of a split model the first.
   const std::string& origin() const { return origin_; }
   const std::vector<GgufValue>& metadata() const { return metadata_; }  // in file order
   // In file order; names are unique, shapes outermost first.

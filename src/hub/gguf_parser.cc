@@ -146,7 +146,6 @@ class GgufParser {
       corrupt("{} metadata entries and {} tensors cannot lie in a file of {} bytes", values,
               tensors, bytes_.size());
     for (uint64_t i = 0; i < values; ++i) read_value(cursor);
-    check_split();
     std::vector<uint64_t> offsets;
     for (uint64_t i = 0; i < tensors; ++i) offsets.push_back(read_tensor(cursor));
     place_tensors(cursor.position(), offsets);
@@ -209,13 +208,6 @@ class GgufParser {
     if (!file_->index_.emplace(value.key, file_->metadata_.size()).second)
       corrupt("metadata key \"{}\" appears twice", printable(value.key));
     file_->metadata_.push_back(std::move(value));
-  }
-
-  void check_split() const {
-    const auto count = file_->get_int("split.count");
-    if (count && *count > 1)
-      unsupported("one of {} parts of a split file; join them first (llama-gguf-split --merge)",
-                  *count);
   }
 
   // Reads one description into tensors_, without its data; returns the data's offset.

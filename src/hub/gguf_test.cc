@@ -164,15 +164,6 @@ TEST(Gguf, RefusesOtherVersions) {
   expect_error(ErrorCode::kCorruptData, "not a GGUF file", [] { parse(""); });
 }
 
-TEST(Gguf, RefusesSplitFiles) {
-  GgufWriter one = two_tensors();
-  one.number("split.count", GgufType::kU16, uint16_t{1});
-  EXPECT_EQ(parse(one)->tensors().size(), 2u);
-  GgufWriter two = two_tensors();
-  two.number("split.count", GgufType::kU16, uint16_t{2});
-  expect_unsupported(two, "one of 2 parts of a split file");
-}
-
 // A file may be cut anywhere, and never be read beyond its end.
 TEST(Gguf, RefusesEveryTruncation) {
   GgufWriter writer = two_tensors();

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "hub/artifact_base.h"
+#include "hub/gguf_split.h"
 #include "hub/json_file.h"
 #include "hub/resolve.h"
 
@@ -30,7 +31,7 @@ std::string model_name(const std::filesystem::path& path) {
     const std::string id = hf_repo_id(snapshots.parent_path().filename().string());
     if (!id.empty()) return id;
   }
-  return clean.extension() == ".gguf" ? clean.stem().string() : clean.filename().string();
+  return clean.extension() == ".gguf" ? gguf_stem(clean) : clean.filename().string();
 }
 
 std::unique_ptr<ModelArtifact> ModelArtifact::open(const std::filesystem::path& path) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/nearest.h"
+#include "hub/gguf_split.h"
 #include "hub/json_file.h"
 
 namespace mantou::hub {
@@ -47,14 +48,29 @@ bool holds_directory(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// .gguf files that are models: not the image towers that lie beside them.
+// .gguf files that are models: not the image towers that lie beside them, and of a split model only
+// the first part that is there.
 std::vector<fs::path> gguf_files(const fs::path& directory) {
   std::vector<fs::path> out;
-  for (const fs::path& path : children(directory))
-    if (path.extension() == ".gguf" && !contains(path.filename().string(), "mmproj") &&
-        file_bytes(path) > 0)
-      out.push_back(path);
+  std::set<std::pair<std::string, int>> split;
+  for (const fs::path& path : children(directory)) {
+    if (path.extension() != ".gguf" || contains(path.filename().string(), "mmproj") ||
+        file_bytes(path) == 0)
+      continue;
+    const auto part = gguf_part(path);
+    if (!part || split.emplace(part->model, part->count).second) out.push_back(path);
+  }
   return out;
+}
+
+// All parts of a split model.
+uint64_t gguf_bytes(const fs::path& file) {
+  const auto part = gguf_part(file);
+  if (!part) return file_bytes(file);
+  uint64_t bytes = 0;
+  for (int number = part->number; number <= part->count; ++number)
+    bytes += file_bytes(gguf_sibling(file, *part, number));
+  return bytes;
 }
 
 uint64_t safetensors_bytes(const fs::path& directory) {
@@ -88,8 +104,8 @@ void add_directory(const fs::path& directory, const std::string& group,
   const std::vector<fs::path> files = gguf_files(directory);
   const bool alone = files.size() == 1 && !whole;
   for (const fs::path& file : files)
-    out.push_back({alone ? group : fmt::format("{}:{}", group, file.stem().string()), file,
-                   Format::kGguf, file_bytes(file), group});
+    out.push_back({alone ? group : fmt::format("{}:{}", group, gguf_stem(file)), file,
+                   Format::kGguf, gguf_bytes(file), group});
 }
 
 // The snapshot refs/main points to, else the newest; empty when there is none.
@@ -172,7 +188,7 @@ fs::path choose(std::string_view name, std::string_view part,
   std::vector<ModelEntry> left;
   for (const ModelEntry& entry : entries) {
     if (part.empty() && entry.format == Format::kDirectory) return entry.path;
-    const std::string stem = entry.path.stem().string();
+    const std::string stem = gguf_stem(entry.path);
     if (!part.empty() && entry.format == Format::kGguf && lower(stem) == lower(part))
       return entry.path;
     if (part.empty() || (entry.format == Format::kGguf && contains(stem, part)))
@@ -236,13 +252,10 @@ std::string hf_repo_id(std::string_view directory_name) {
 
 std::vector<ModelEntry> list_models(const ModelPlaces& places) {
   std::vector<ModelEntry> out;
-  for (const fs::path& path : children(places.own)) {
-    if (holds_directory(path))
-      add_directory(path, path.filename().string(), out);
-    else if (path.extension() == ".gguf")
-      out.push_back(
-          {path.stem().string(), path, Format::kGguf, file_bytes(path), path.stem().string()});
-  }
+  for (const fs::path& path : children(places.own))
+    if (holds_directory(path)) add_directory(path, path.filename().string(), out);
+  for (const fs::path& path : gguf_files(places.own))
+    out.push_back({gguf_stem(path), path, Format::kGguf, gguf_bytes(path), gguf_stem(path)});
   for (const fs::path& repository : children(places.hf_cache)) {
     const std::string id = hf_repo_id(repository.filename().string());
     if (id.empty()) continue;

@@ -105,6 +105,20 @@ TEST_F(ResolveTest, GgufRepositories) {
   EXPECT_EQ(resolve("org/m-GGUF"), both);
 }
 
+TEST_F(ResolveTest, SplitFilesAreOneModel) {
+  const fs::path first = add("org--big-GGUF", "r", "big-Q4_K_M-00001-of-00002.gguf", "1234");
+  const fs::path second = add("org--big-GGUF", "r", "big-Q4_K_M-00002-of-00002.gguf", "12");
+  EXPECT_EQ(resolve("org/big-GGUF"), first);
+  EXPECT_EQ(resolve(first.parent_path()), first);
+  EXPECT_EQ(resolve(second), second);
+  EXPECT_EQ(list_models(places_).front().bytes, 6u);
+  add("org--big-GGUF", "r", "big-Q8_0-00001-of-00003.gguf");
+  EXPECT_EQ(resolve("org/big-GGUF:Q4_K_M"), first);
+  EXPECT_EQ(resolve("org/big-GGUF:big-q4_k_m"), first);
+  root_.write("models/own-00002-of-00002.gguf", std::string_view("1"));
+  EXPECT_EQ(resolve("own"), places_.own / "own-00002-of-00002.gguf");  // opening names the missing
+}
+
 TEST_F(ResolveTest, Revisions) {
   const fs::path older = add_checkpoint("org--m", "r1");
   const fs::path newer = add_checkpoint("org--m", "r2");
