@@ -1,6 +1,7 @@
 #include "base/raw_tensor.h"
 
 #include <array>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -17,6 +18,25 @@ constexpr std::array<DTypeInfo, 26> kInfo = {{
     {"IQ4_XS", 256, 136}, {"MXFP4", 32, 17},
 }};
 
+// Rows `stored` of a tensor of `count` rows, as a matrix.
+RawTensor rows_of(const RawTensor& tensor, int64_t count, std::span<const uint32_t> stored) {
+  const size_t stride = tensor.bytes.size() / size_t(count);
+  RawTensor out = tensor;
+  out.shape = {int64_t(stored.size()), tensor.elements() / count};
+  bool run = true;
+  for (size_t i = 1; i < stored.size(); ++i) run &= stored[i] == stored[0] + i;
+  if (run) {
+    out.bytes = tensor.bytes.subspan(stored[0] * stride, stored.size() * stride);
+    return out;
+  }
+  auto copy = std::make_shared<std::vector<std::byte>>(stored.size() * stride);
+  for (size_t i = 0; i < stored.size(); ++i)
+    std::memcpy(copy->data() + i * stride, tensor.bytes.data() + stored[i] * stride, stride);
+  out.bytes = *copy;
+  out.keep_alive = std::move(copy);
+  return out;
+}
+
 }  // namespace
 
 const DTypeInfo& dtype_info(DType dtype) { return kInfo.at(size_t(dtype)); }
@@ -32,6 +52,23 @@ int64_t RawTensor::elements() const {
   int64_t n = 1;
   for (int64_t extent : shape) n *= extent;
   return n;
+}
+
+RawWeight select_rows(const RawWeight& weight, std::span<const uint32_t> rows) {
+  std::vector<uint32_t> stored(rows.begin(), rows.end());
+  for (uint32_t& row : stored) {
+    if (row >= weight.rows)
+      fail(ErrorCode::kInternal, "{}: row {} of {} selected", weight.data.name, row, weight.rows);
+    if (!weight.row_order.empty()) row = weight.row_order[row];
+  }
+  RawWeight out = weight;
+  out.row_order.clear();
+  out.rows = int64_t(stored.size());
+  if (stored.empty()) fail(ErrorCode::kInternal, "{}: no rows selected", weight.data.name);
+  out.data = rows_of(weight.data, weight.rows, stored);
+  if (weight.scales) out.scales = rows_of(*weight.scales, weight.rows, stored);
+  if (weight.biases) out.biases = rows_of(*weight.biases, weight.rows, stored);
+  return out;
 }
 
 }  // namespace mantou

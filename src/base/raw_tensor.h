@@ -95,6 +95,10 @@ struct RawWeight {
   bool affine() const { return scales && mode == QuantMode::kAffine; }
 };
 
+// The weight made of `rows` of `weight`, in that order. A run of consecutive rows is a view,
+// anything else a copy. Every row must be below weight.rows.
+RawWeight select_rows(const RawWeight& weight, std::span<const uint32_t> rows);
+
 // Row `row` (logical) of `weight` as f32 into `out` [cols]. The reference decoding of every format:
 // slow, exact, used for embedding lookups and as the oracle of the packed kernels.
 void decode_row(const RawWeight& weight, int64_t row, std::span<float> out);

@@ -26,8 +26,9 @@ class InspectionBackend final : public Backend {
                 const AttentionSpec&) override {
     refuse();
   }
-  Tensor add_output(const Tensor&, const Linear&, const Norm*, const Tensor&) override { refuse(); }
-  Tensor mlp(const Tensor&, const MlpSpec&) override { refuse(); }
+  Tensor add_output(const Tensor&, const Linear&, const Join&, const Tensor&) override { refuse(); }
+  Tensor mlp(const Tensor&, const MlpSpec&, const Tensor&) override { refuse(); }
+  Tensor moe(const Tensor&, const MoeSpec&, const Tensor&) override { refuse(); }
   std::vector<Score> head(const Tensor&, const Head&, std::span<const HeadRequest>) override {
     refuse();
   }

@@ -41,6 +41,11 @@ const json* ConfigReader::find(std::string_view key) const {
   return found == json_->end() || found->is_null() ? nullptr : &*found;
 }
 
+bool ConfigReader::has_string(std::string_view key) const {
+  const json* value = find(key);
+  return value != nullptr && value->is_string();
+}
+
 int64_t ConfigReader::to_int(const json& value, std::string_view key, int64_t min,
                              int64_t max) const {
   std::optional<int64_t> number;
@@ -65,16 +70,21 @@ int64_t ConfigReader::get_int(std::string_view key, int64_t min, int64_t max,
   return *fallback;
 }
 
+double ConfigReader::to_double(const json& value, std::string_view key, double min,
+                               double max) const {
+  const double number = value.is_number() ? value.get<double>() : NAN;
+  if (!(number >= min && number <= max) || !std::isfinite(number))
+    fail_key(key, fmt::format("is {}, must be {}{} … {}", shown(value),
+                              value.is_number() ? "" : "a number ", min, max));
+  return number;
+}
+
 double ConfigReader::get_double(std::string_view key, double min, double max,
                                 std::optional<double> fallback) const {
   const json* value = find(key);
-  if (value == nullptr && fallback) return *fallback;
-  if (value == nullptr) fail_key(key, "is missing");
-  const double number = value->is_number() ? value->get<double>() : NAN;
-  if (!(number >= min && number <= max) || !std::isfinite(number))
-    fail_key(key, fmt::format("is {}, must be {}{} … {}", shown(*value),
-                              value->is_number() ? "" : "a number ", min, max));
-  return number;
+  if (value != nullptr) return to_double(*value, key, min, max);
+  if (!fallback) fail_key(key, "is missing");
+  return *fallback;
 }
 
 bool ConfigReader::get_bool(std::string_view key, std::optional<bool> fallback) const {
@@ -111,6 +121,16 @@ std::vector<int64_t> ConfigReader::get_int_array(std::string_view key, int64_t m
   std::vector<int64_t> out;
   for (const json& value : array(key, longest))
     out.push_back(to_int(value, fmt::format("{}[{}]", key, out.size()), min, max));
+  return out;
+}
+
+std::vector<double> ConfigReader::get_double_array(std::string_view key, double min, double max,
+                                                   size_t longest) const {
+  if (const json* value = find(key); value != nullptr && value->is_number())
+    return {to_double(*value, key, min, max)};
+  std::vector<double> out;
+  for (const json& value : array(key, longest))
+    out.push_back(to_double(value, fmt::format("{}[{}]", key, out.size()), min, max));
   return out;
 }
 

@@ -22,6 +22,8 @@ class ConfigReader {
   const std::string& origin() const { return origin_; }
   bool has(std::string_view key) const { return find(key) != nullptr; }
 
+  bool has_string(std::string_view key) const;
+
   // Whole numbers; 8.0 counts as 8. Without a default an absent key is an error.
   int64_t get_int(std::string_view key, int64_t min, int64_t max,
                   std::optional<int64_t> fallback = {}) const;
@@ -35,6 +37,8 @@ class ConfigReader {
   // an array of one.
   std::vector<int64_t> get_int_array(std::string_view key, int64_t min, int64_t max,
                                      size_t longest) const;
+  std::vector<double> get_double_array(std::string_view key, double min, double max,
+                                       size_t longest) const;
   std::vector<std::string> get_string_array(std::string_view key, size_t longest) const;
 
   // A nested object ("rope_scaling"); its errors say "rope_scaling.factor". Empty when absent.
@@ -47,6 +51,7 @@ class ConfigReader {
   const nlohmann::json* find(std::string_view key) const;
   const nlohmann::json& array(std::string_view key, size_t longest) const;
   int64_t to_int(const nlohmann::json& value, std::string_view key, int64_t min, int64_t max) const;
+  double to_double(const nlohmann::json& value, std::string_view key, double min, double max) const;
 
   const nlohmann::json* json_;
   std::string origin_;

@@ -1,141 +1,235 @@
 #include "models/layers.h"
 
 #include <cmath>
-#include <numbers>
 
 #include "base/error.h"
+#include "models/loader.h"
 
 namespace mantou::models {
 namespace {
 
-constexpr int64_t kMaxExtent = 1 << 24;
-
-struct ActivationName {
-  std::string_view name;  // hidden_act
-  Activation activation;
-};
-constexpr ActivationName kActivations[] = {{"silu", Activation::kSilu},
-                                           {"gelu_pytorch_tanh", Activation::kGeluTanh},
-                                           {"gelu", Activation::kGeluErf}};
-
-Activation read_activation(const hub::ConfigReader& config) {
-  const std::string name = config.get_string("hidden_act", "silu");
-  for (const ActivationName& known : kActivations)
-    if (known.name == name) return known.activation;
-  fail_param(ErrorCode::kUnsupported, "hidden_act",
-             "{}: hidden_act \"{}\" is not supported (silu, gelu_pytorch_tanh, gelu are)",
-             config.origin(), name);
+// The order of `heads` heads' rows in which the rotated dimensions 2i and 2i + 1 become i and
+// i + rotated / 2; the others stay. Rows start at `first`.
+RowList half_rotated(int64_t first, int heads, int head_dim, int rotated) {
+  RowList rows;
+  for (int h = 0; h < heads; h++) {
+    const int64_t head = first + int64_t{h} * head_dim;
+    for (int second = 0; second < 2; second++)
+      for (int i = 0; i < rotated / 2; i++) rows.push_back(uint32_t(head + 2 * i + second));
+    for (int i = rotated; i < head_dim; i++) rows.push_back(uint32_t(head + i));
+  }
+  return rows;
 }
-
-// A vector of any shape as a weight of one row.
-RawWeight as_row(RawTensor tensor) {
-  RawWeight row;
-  row.rows = 1;
-  row.cols = tensor.elements();
-  row.data = std::move(tensor);
-  return row;
-}
-
-// Takes weights out of an artifact, checked against the shape the configuration implies.
-class Loader {
- public:
-  Loader(hub::ModelArtifact& artifact, Backend& backend, const DenseConfig& config)
-      : artifact_(artifact), backend_(backend), config_(config) {}
-
-  Weight matrix(const std::string& module, int64_t rows, int64_t cols,
-                WeightUse use = WeightUse::kMatrix) {
-    const RawWeight raw = artifact_.weight(module);
-    if (raw.rows != rows || raw.cols != cols)
-      fail_param(ErrorCode::kCorruptData, module,
-                 "{}: {} is {} x {}, the configuration says {} x {}", artifact_.path().string(),
-                 module, raw.rows, raw.cols, rows, cols);
-    return pack(raw, module, use);
-  }
-
-  Weight vector(const std::string& name, int64_t size) {
-    const RawTensor tensor = artifact_.tensor(name);
-    if (tensor.elements() != size || is_block_type(tensor.dtype))
-      fail_param(ErrorCode::kCorruptData, name,
-                 "{}: {} has {} elements of {}, needed are {} floats", artifact_.path().string(),
-                 name, tensor.elements(), dtype_info(tensor.dtype).name, size);
-    return backend_.pack(as_row(tensor), WeightUse::kVector);
-  }
-
-  Linear linear(const std::string& module, int64_t rows, int64_t cols, bool bias) {
-    Linear linear{matrix(module, rows, cols), std::nullopt};
-    if (bias) linear.bias = vector(module + ".bias", rows);
-    return linear;
-  }
-
-  Norm norm(const std::string& module, int64_t size) {
-    const bool plus_one = config_.norm_plus_one && !artifact_.norm_plus_one_baked();
-    return {vector(module + ".weight", size), config_.norm_eps, plus_one};
-  }
-
- private:
-  Weight pack(const RawWeight& raw, const std::string& name, WeightUse use) {
-    if (!is_finite(raw))
-      fail_param(ErrorCode::kCorruptData, name, "{}: {} holds NaN or infinity; the file is damaged",
-                 artifact_.path().string(), name);
-    return backend_.pack(raw, use);
-  }
-
-  hub::ModelArtifact& artifact_;
-  Backend& backend_;
-  const DenseConfig& config_;
-};
 
 struct Layer {
-  Norm input_norm;
+  std::optional<Norm> input_norm;
   Linear q, k, v, o;
-  std::optional<Norm> q_norm, k_norm, post_attention;
+  std::optional<Norm> q_norm, k_norm;
+  Join attention_join;
+  AttentionSpec attention;
   int rope = 0;
-  MlpSpec mlp;
+  std::optional<MlpSpec> mlp;
+  std::optional<MoeSpec> moe;  // instead of the MLP
 };
 
-Layer load_layer(Loader& load, const DenseConfig& c, int index) {
-  const std::string at = fmt::format("layers.{}.", index), attention = at + "self_attn.";
-  const int64_t q_width = int64_t{c.heads} * c.head_dim,
-                kv_width = int64_t{c.kv_heads} * c.head_dim;
-  Layer layer;
-  layer.input_norm = load.norm(at + "input_layernorm", c.hidden);
-  layer.q = load.linear(attention + "q_proj", q_width, c.hidden, c.qkv_bias);
-  layer.k = load.linear(attention + "k_proj", kv_width, c.hidden, c.qkv_bias);
-  layer.v = load.linear(attention + "v_proj", kv_width, c.hidden, c.qkv_bias);
-  layer.o = load.linear(attention + "o_proj", c.hidden, q_width, c.o_bias);
-  if (c.qk_norm) {
-    layer.q_norm = load.norm(attention + "q_norm", c.head_dim);
-    layer.k_norm = load.norm(attention + "k_norm", c.head_dim);
+// Makes the layers of one decoder.
+class LayerBuilder {
+ public:
+  LayerBuilder(Loader& load, const DecoderConfig& config, const std::vector<Rope>& ropes)
+      : load_(load), c_(config), ropes_(ropes) {}
+
+  Layer build(int index) {
+    prefix_ = fmt::format("layers.{}.", index);
+    Layer layer;
+    layer.rope = c_.rope_of.empty() ? 0 : c_.rope_of[size_t(index)];
+    layer.input_norm = norm(c_.names.input_norm, c_.hidden);
+    load_attention(layer);
+    const bool sparse = c_.moe && (c_.moe->sparse.empty() || c_.moe->sparse[size_t(index)]);
+    if (sparse)
+      layer.moe = moe(*c_.moe);
+    else
+      layer.mlp = MlpSpec{pre_mlp(), dense_mlp(), join(c_.names.post_mlp_norm)};
+    return layer;
   }
-  if (c.post_norms) {
-    layer.post_attention = load.norm(at + "post_attention_layernorm", c.hidden);
-    layer.mlp.post = load.norm(at + "post_feedforward_layernorm", c.hidden);
+
+  Norm final_norm() { return make_norm(c_.final_norm, c_.hidden); }
+
+ private:
+  Norm make_norm(const std::string& module, int64_t size) {
+    Norm norm;
+    norm.scale = load_.vector(module + ".weight", size);
+    norm.eps = c_.norm_eps;
+    norm.plus_one = c_.norm_plus_one && !load_.artifact().norm_plus_one_baked();
+    norm.kind = c_.norm;
+    if (c_.norm_bias) norm.bias = load_.vector(module + ".bias", size);
+    return norm;
   }
-  layer.rope = c.rope_of.empty() ? 0 : c.rope_of[size_t(index)];
-  layer.mlp.pre = load.norm(at + c.pre_mlp_norm, c.hidden);
-  layer.mlp.gate = load.linear(at + "mlp.gate_proj", c.intermediate, c.hidden, c.mlp_bias);
-  layer.mlp.up = load.linear(at + "mlp.up_proj", c.intermediate, c.hidden, c.mlp_bias);
-  layer.mlp.down = load.linear(at + "mlp.down_proj", c.hidden, c.intermediate, c.mlp_bias);
-  layer.mlp.activation = c.activation;
-  return layer;
-}
+
+  std::optional<Norm> norm(const std::string& name, int64_t size) {
+    if (name.empty()) return std::nullopt;
+    return make_norm(prefix_ + name, size);
+  }
+
+  std::optional<Norm> pre_mlp() {
+    return norm(c_.parallel ? c_.names.input_norm : c_.names.pre_mlp_norm, c_.hidden);
+  }
+
+  Join join(const std::string& post) { return {norm(post, c_.hidden), c_.residual_scale}; }
+
+  // Rows of one of q, k and v that start at `first` of a stored matrix.
+  RowList head_rows(int64_t first, int heads, const Rope* rope) const {
+    const int rotated = rope && c_.interleaved_rope ? 2 * int(rope->inv_freq.size()) : 0;
+    return half_rotated(first, heads, c_.head_dim, rotated);
+  }
+
+  // Per key head: its queries, the key, the value.
+  RowList grouped_rows(int part) const {
+    const int group = c_.heads / c_.kv_heads, block = (group + 2) * c_.head_dim;
+    const int64_t skip = part == 0 ? 0 : int64_t{group + part - 1} * c_.head_dim;
+    RowList rows;
+    for (int h = 0; h < c_.kv_heads; h++) {
+      const RowList run =
+          row_range(int64_t{h} * block + skip, int64_t{part == 0 ? group : 1} * c_.head_dim);
+      rows.insert(rows.end(), run.begin(), run.end());
+    }
+    return rows;
+  }
+
+  void load_attention(Layer& layer) {
+    const std::string at = prefix_ + c_.names.attention;
+    const int64_t q_width = int64_t{c_.heads} * c_.head_dim;
+    const int64_t kv_width = int64_t{c_.kv_heads} * c_.head_dim;
+    const Rope* rope = layer.rope < 0 ? nullptr : &ropes_[size_t(layer.rope)];
+    Linear* const parts[] = {&layer.q, &layer.k, &layer.v};
+    const char* const names[] = {"q_proj", "k_proj", "v_proj"};
+    const bool fused = load_.has(at + c_.names.qkv + ".weight");
+    int64_t first = 0;
+    for (int i = 0; i < 3; i++) {
+      const int64_t width = i == 0 ? q_width : kv_width;
+      const RowList rows = fused && c_.grouped_qkv
+                               ? grouped_rows(i)
+                               : head_rows(fused ? first : 0, i == 0 ? c_.heads : c_.kv_heads,
+                                           i < 2 ? rope : nullptr);
+      *parts[i] =
+          load_.linear(at + (fused ? c_.names.qkv : names[i]),
+                       fused ? q_width + 2 * kv_width : width, c_.hidden, c_.qkv_bias, rows);
+      first += width;
+    }
+    layer.o = load_.linear(at + c_.names.o, c_.hidden, q_width, c_.o_bias);
+    layer.attention_join = join(c_.names.post_attention_norm);
+    layer.q_norm = qk_norm(c_.names.q_norm, c_.heads, rope);
+    layer.k_norm = qk_norm(c_.names.k_norm, c_.kv_heads, rope);
+    layer.attention = {c_.heads,           c_.kv_heads,          c_.head_dim,
+                       c_.attention_scale, c_.attention_softcap, std::nullopt};
+    if (c_.sinks) layer.attention.sinks = load_.vector(at + "sinks", c_.heads);
+  }
+
+  // The norm's scales follow the rows of the heads.
+  std::optional<Norm> qk_norm(const std::string& name, int heads, const Rope* rope) {
+    if (c_.qk_norm == QkNorm::kNone) return std::nullopt;
+    const std::string module = prefix_ + name;
+    const int64_t all = int64_t{heads} * c_.head_dim;
+    Norm norm;
+    std::vector<float> scale;
+    if (c_.qk_norm != QkNorm::kWhole && load_.has(module + ".norms.0.weight")) {
+      for (int h = 0; h < heads; h++) {
+        const auto one = load_.floats(fmt::format("{}.norms.{}.weight", module, h), c_.head_dim);
+        scale.insert(scale.end(), one.begin(), one.end());
+      }
+    } else {
+      const bool one = c_.qk_norm != QkNorm::kWhole && load_.size(module + ".weight") != all;
+      scale = load_.floats(module + ".weight", one ? c_.head_dim : all);
+    }
+    const int stored_heads = int(int64_t(scale.size()) / c_.head_dim);
+    std::vector<float> ordered;
+    for (const uint32_t row : head_rows(0, stored_heads, rope)) ordered.push_back(scale[row]);
+    norm.scale = load_.vector(module + ".weight", std::move(ordered));
+    norm.eps = c_.norm_eps;
+    norm.plus_one = c_.norm_plus_one && !load_.artifact().norm_plus_one_baked();
+    norm.kind = c_.norm;
+    return norm;
+  }
+
+  Mlp dense_mlp() {
+    const LayerNames& n = c_.names;
+    const std::string fused = prefix_ + n.gate_up;
+    const int64_t width = c_.intermediate;
+    Mlp mlp;
+    mlp.activation = c_.activation;
+    if (c_.gated && load_.has(fused + ".weight")) {
+      mlp.gate = load_.linear(fused, 2 * width, c_.hidden, c_.mlp_bias, row_range(0, width));
+      mlp.up = load_.linear(fused, 2 * width, c_.hidden, c_.mlp_bias, row_range(width, width));
+    } else {
+      if (c_.gated) mlp.gate = load_.linear(prefix_ + n.gate, width, c_.hidden, c_.mlp_bias);
+      mlp.up = load_.linear(prefix_ + n.up, width, c_.hidden, c_.mlp_bias);
+    }
+    mlp.down = load_.linear(prefix_ + n.down, c_.hidden, width, c_.mlp_bias);
+    return mlp;
+  }
+
+  MoeSpec moe(const MoeConfig& m) {
+    MoeSpec spec;
+    spec.pre = pre_mlp();
+    spec.router = load_.linear(prefix_ + m.router, m.experts, c_.hidden, m.bias);
+    spec.top_k = m.top_k;
+    spec.softmax_over_all = m.softmax_over_all;
+    spec.renormalize = m.renormalize;
+    const bool stacked = load_.has(prefix_ + m.stacked + "gate_proj.weight");
+    for (int e = 0; e < m.experts; e++)
+      spec.experts.push_back(stacked ? slice(m, e) : single(m, e));
+    if (m.shared_intermediate > 0) {
+      const std::string at = prefix_ + m.shared;
+      const int64_t width = m.shared_intermediate;
+      spec.shared = Mlp{load_.linear(at + "gate_proj", width, c_.hidden, false),
+                        load_.linear(at + "up_proj", width, c_.hidden, false),
+                        load_.linear(at + "down_proj", c_.hidden, width, false), c_.activation};
+      if (!m.shared_gate.empty())
+        spec.shared_gate = load_.linear(prefix_ + m.shared_gate, 1, c_.hidden, false);
+    }
+    spec.join = join(c_.names.post_mlp_norm);
+    return spec;
+  }
+
+  Mlp slice(const MoeConfig& m, int e) {
+    const auto part = [&](const char* name, int64_t rows, int64_t cols) {
+      return load_.linear(prefix_ + m.stacked + name, m.experts * rows, cols, m.bias,
+                          row_range(e * rows, rows));
+    };
+    return {part("gate_proj", m.intermediate, c_.hidden),
+            part("up_proj", m.intermediate, c_.hidden),
+            part("down_proj", c_.hidden, m.intermediate), c_.activation};
+  }
+
+  Mlp single(const MoeConfig& m, int e) {
+    const std::string at = prefix_ + fmt::format(fmt::runtime(m.single), e);
+    return {load_.linear(at + m.gate, m.intermediate, c_.hidden, m.bias),
+            load_.linear(at + m.up, m.intermediate, c_.hidden, m.bias),
+            load_.linear(at + m.down, c_.hidden, m.intermediate, m.bias), c_.activation};
+  }
+
+  Loader& load_;
+  const DecoderConfig& c_;
+  const std::vector<Rope>& ropes_;
+  std::string prefix_;
+};
 
 class Decoder final : public Model {
  public:
-  Decoder(std::string architecture, DenseConfig config, std::vector<Rope> ropes,
+  Decoder(std::string architecture, DecoderConfig config, std::vector<Rope> ropes,
           hub::ModelArtifact& artifact, Backend& backend)
       : config_(std::move(config)), ropes_(std::move(ropes)) {
     info_ = {std::move(architecture), config_.layers, config_.hidden, config_.vocab,
              config_.max_positions};
-    spec_ = {config_.heads, config_.kv_heads, config_.head_dim, config_.attention_scale,
-             config_.attention_softcap};
-    if (spec_.scale == 0) spec_.scale = 1 / std::sqrt(float(config_.head_dim));
-    Loader load(artifact, backend, config_);
-    table_ = load.matrix("embed_tokens", config_.vocab, config_.hidden, WeightUse::kTable);
-    for (int i = 0; i < config_.layers; i++) layers_.push_back(load_layer(load, config_, i));
-    head_.norm = load.norm("norm", config_.hidden);
+    if (config_.attention_scale == 0)
+      config_.attention_scale = 1 / std::sqrt(float(config_.head_dim));
+    Loader load(artifact, backend);
+    LayerBuilder builder(load, config_, ropes_);
+    table_ = load.matrix(config_.embed, config_.vocab, config_.hidden, WeightUse::kTable);
+    for (int i = 0; i < config_.layers; i++) layers_.push_back(builder.build(i));
+    head_.norm = builder.final_norm();
     head_.weight =
-        load.matrix(config_.tied ? "embed_tokens" : "lm_head", config_.vocab, config_.hidden);
+        load.matrix(config_.tied ? config_.embed : config_.lm_head, config_.vocab, config_.hidden);
+    head_.scale = config_.logits_scale;
     head_.softcap = config_.final_softcap;
   }
 
@@ -164,121 +258,47 @@ class Decoder final : public Model {
  private:
   Tensor forward_layer(Backend& backend, const Layer& layer, LayerState& state,
                        const Tensor& x) const {
-    const Rope* rope = &ropes_[size_t(layer.rope)];
+    const Rope* rope = layer.rope < 0 ? nullptr : &ropes_[size_t(layer.rope)];
     const Linear* const qkv[] = {&layer.q, &layer.k, &layer.v};
-    std::vector<Tensor> p = backend.project(x, &layer.input_norm, qkv);
-    const Tensor q = backend.heads(std::move(p[0]), config_.head_dim, get(layer.q_norm), rope);
-    const Tensor k = backend.heads(std::move(p[1]), config_.head_dim, get(layer.k_norm), rope);
-    const Tensor a = backend.attend(state, q, k, p[2], spec_);
-    const Tensor h = backend.add_output(a, layer.o, get(layer.post_attention), x);
-    return backend.mlp(h, layer.mlp);
+    std::vector<Tensor> p = backend.project(x, get(layer.input_norm), qkv);
+    const Tensor q = heads(backend, std::move(p[0]), get(layer.q_norm), rope);
+    const Tensor k = heads(backend, std::move(p[1]), get(layer.k_norm), rope);
+    const Tensor a = backend.attend(state, q, k, p[2], layer.attention);
+    const Tensor h = backend.add_output(a, layer.o, layer.attention_join, x);
+    if (!config_.parallel)
+      return layer.moe ? backend.moe(h, *layer.moe, h) : backend.mlp(h, *layer.mlp, h);
+    return backend.mlp(x, *layer.mlp, h);
+  }
+
+  Tensor heads(Backend& backend, Tensor x, const Norm* norm, const Rope* rope) const {
+    const int d = config_.head_dim;
+    switch (config_.qk_norm) {
+      case QkNorm::kNone:
+      case QkNorm::kHead:
+        return backend.heads(std::move(x), d, norm, rope);
+      case QkNorm::kHeadAfterRope:
+        return backend.heads(backend.heads(std::move(x), d, nullptr, rope), d, norm, nullptr);
+      case QkNorm::kWhole: {
+        const int width = int(x.cols());
+        return backend.heads(backend.heads(std::move(x), width, norm, nullptr), d, nullptr, rope);
+      }
+    }
+    return x;
   }
 
   static const Norm* get(const std::optional<Norm>& norm) { return norm ? &*norm : nullptr; }
 
-  DenseConfig config_;
+  DecoderConfig config_;
   std::vector<Rope> ropes_;
   ModelInfo info_;
-  AttentionSpec spec_;
   Weight table_;
   std::vector<Layer> layers_;
   Head head_;
 };
 
-// The llama3 scaling: long wavelengths are stretched by `factor`, short ones kept, those between
-// interpolated. Source: the "llama3" rope type of config.json as published with Llama 3.1.
-void scale_llama3(Rope& rope, const hub::ConfigReader& scaling) {
-  const double factor = scaling.get_double("factor", 1, 1e6);
-  const double low = scaling.get_double("low_freq_factor", 1e-3, 1e6, 1.0);
-  const double high = scaling.get_double("high_freq_factor", 1e-3, 1e6, 4.0);
-  const double original =
-      double(scaling.get_int("original_max_position_embeddings", 1, kMaxExtent, 8192));
-  if (!(high > low)) scaling.fail_key("high_freq_factor", "must exceed low_freq_factor");
-  for (double& f : rope.inv_freq) {
-    const double wavelength = 2 * std::numbers::pi / f;
-    if (wavelength > original / low) {
-      f /= factor;
-    } else if (wavelength > original / high) {
-      const double smooth = (original / wavelength - low) / (high - low);
-      f = (1 - smooth) * f / factor + smooth * f;
-    }
-  }
-}
-
-void divide_by_table(Rope& rope, hub::ModelArtifact& artifact) {
-  const std::string name = "rope_freqs.weight";
-  if (!artifact.has(name)) return;
-  const RawWeight stored = as_row(artifact.tensor(name));
-  std::vector<float> divisors(size_t(stored.cols));
-  decode_row(stored, 0, divisors);
-  if (divisors.size() != rope.inv_freq.size())
-    fail_param(ErrorCode::kCorruptData, name, "{}: {} has {} elements, the rope needs {}",
-               artifact.path().string(), name, divisors.size(), rope.inv_freq.size());
-  for (size_t i = 0; i < divisors.size(); i++) {
-    if (!(divisors[i] > 0) || std::isinf(divisors[i]))
-      fail_param(ErrorCode::kCorruptData, name, "{}: {} holds {}, must be positive",
-                 artifact.path().string(), name, divisors[i]);
-    rope.inv_freq[i] /= double(divisors[i]);
-  }
-}
-
 }  // namespace
 
-DenseConfig read_dense_config(const hub::ConfigReader& config) {
-  DenseConfig c;
-  c.hidden = int(config.get_int("hidden_size", 1, 1 << 20));
-  c.layers = int(config.get_int("num_hidden_layers", 1, 4096));
-  c.heads = int(config.get_int("num_attention_heads", 1, 4096));
-  c.kv_heads = int(config.get_int("num_key_value_heads", 1, 4096, c.heads));
-  c.head_dim = int(config.get_int("head_dim", 1, 512, std::max(1, c.hidden / c.heads)));
-  c.intermediate = int(config.get_int("intermediate_size", 1, 1 << 22));
-  c.vocab = int(config.get_int("vocab_size", 1, kMaxExtent));
-  c.norm_eps = float(config.get_double("rms_norm_eps", 0, 1, 1e-6));
-  c.max_positions = config.get_int("max_position_embeddings", 1, int64_t{1} << 40, 4096);
-  c.tied = config.get_bool("tie_word_embeddings", false);
-  c.activation = read_activation(config);
-  if (c.heads % c.kv_heads != 0)
-    config.fail_key(
-        "num_attention_heads",
-        fmt::format("is {}, no multiple of num_key_value_heads ({})", c.heads, c.kv_heads));
-  if (c.head_dim % 2 != 0)
-    fail_param(ErrorCode::kUnsupported, "head_dim", "{}: head_dim is {}, must be even for rope",
-               config.origin(), c.head_dim);
-  return c;
-}
-
-Rope plain_rope(double theta, int head_dim) {
-  Rope rope;
-  for (int i = 0; i < head_dim; i += 2)
-    rope.inv_freq.push_back(std::pow(theta, -double(i) / head_dim));
-  return rope;
-}
-
-Rope read_rope(hub::ModelArtifact& artifact, const hub::ConfigReader& config, int head_dim) {
-  Rope rope = plain_rope(config.get_double("rope_theta", 1e-3, 1e12, 10000.0), head_dim);
-  if (const double part = config.get_double("partial_rotary_factor", 0, 1, 1.0); part != 1)
-    fail_param(ErrorCode::kUnsupported, "partial_rotary_factor",
-               "{}: partial_rotary_factor is {}; only ropes over the whole head are supported",
-               config.origin(), part);
-  if (const auto scaling_object = config.get_object("rope_scaling")) {
-    const hub::ConfigReader& scaling = *scaling_object;
-    const std::string type = scaling.get_string("rope_type", scaling.get_string("type", "default"));
-    if (type == "linear") {
-      const double factor = scaling.get_double("factor", 1e-3, 1e6);
-      for (double& f : rope.inv_freq) f /= factor;
-    } else if (type == "llama3") {
-      scale_llama3(rope, scaling);
-    } else if (type != "default") {
-      fail_param(ErrorCode::kUnsupported, "rope_scaling",
-                 "{}: rope_scaling type \"{}\" is not supported (default, linear, llama3 are)",
-                 config.origin(), type);
-    }
-  }
-  divide_by_table(rope, artifact);
-  return rope;
-}
-
-std::unique_ptr<Model> build_decoder(std::string architecture, const DenseConfig& config,
+std::unique_ptr<Model> build_decoder(std::string architecture, const DecoderConfig& config,
                                      std::vector<Rope> ropes, hub::ModelArtifact& artifact,
                                      Backend& backend) {
   return std::make_unique<Decoder>(std::move(architecture), config, std::move(ropes), artifact,

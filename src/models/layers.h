@@ -1,52 +1,107 @@
-// What the families share: reading a dense configuration, loading weights by name, and the decoder
-// made of attention and gated MLP blocks. A family file says what differs, see
+// The decoder that the families share: attention and MLP (or mixture of experts) blocks around a
+// residual stream, described by a DecoderConfig. A family file says what differs, see
 // docs/adding-a-model.md.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "hub/config_reader.h"
 #include "hub/model_artifact.h"
 #include "models/model.h"
+#include "models/rope.h"
 
 namespace mantou::models {
 
-// config.json of a dense decoder with the defaults most families share. A family changes fields
-// before it builds.
-struct DenseConfig {
+// Names of a layer's tensors behind "layers.N."; an empty name means there is none.
+struct LayerNames {
+  std::string input_norm = "input_layernorm";
+  std::string post_attention_norm;  // of attention's result, before it joins the residual
+  std::string pre_mlp_norm = "post_attention_layernorm";
+  std::string post_mlp_norm;
+  std::string q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
+  std::string attention = "self_attn.", o = "o_proj", qkv = "qkv_proj";  // qkv: the fused form
+  std::string gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
+  std::string gate_up = "mlp.gate_up_proj";  // the fused form of gate and up
+};
+
+// Norm of the heads of q and k.
+enum class QkNorm {
+  kNone,
+  kHead,           // each head by itself, one scale of head_dim (or of heads · head_dim)
+  kHeadAfterRope,  // the same behind the rope
+  kWhole,          // all heads as one vector
+};
+
+struct MoeConfig {
+  int experts = 0, top_k = 0, intermediate = 0;
+  bool softmax_over_all = true, renormalize = false;
+  bool bias = false;                        // of router and experts
+  std::string router = "mlp.gate";          // behind "layers.N."
+  std::string stacked = "mlp.switch_mlp.";  // [experts, out, in] of all experts; or one by one:
+  std::string single = "mlp.experts.{}.";
+  std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // of single experts
+  int shared_intermediate = 0;                                         // 0: no shared expert
+  std::string shared = "mlp.shared_expert.", shared_gate = "mlp.shared_expert_gate";
+  std::vector<bool> sparse;  // per layer; empty: all
+};
+
+struct DecoderConfig {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0, intermediate = 0, vocab = 0;
-  float norm_eps = 1e-6f;
   int64_t max_positions = 0;
   bool tied = false;
   bool qkv_bias = false, o_bias = false, mlp_bias = false;
-  bool qk_norm = false;        // RMS norm of each head of q and k
-  bool post_norms = false;     // Gemma's sandwich: norms behind attention and MLP, too
+  NormKind norm = NormKind::kRms;
+  float norm_eps = 1e-6f;
   bool norm_plus_one = false;  // weights store w of (1 + w)
+  bool norm_bias = false;
+  QkNorm qk_norm = QkNorm::kNone;
+  bool qk_norm_bias = false;
   Activation activation = Activation::kSilu;
-  float embed_scale = 1;
+  bool gated = true;      // false: the MLP has no gate
+  bool parallel = false;  // attention and MLP both read the input norm's result
+  bool sinks = false;     // self_attn.sinks
+  float embed_scale = 1, residual_scale = 1, logits_scale = 1;
   float attention_scale = 0;  // 0: head_dim^-1/2
   float attention_softcap = 0, final_softcap = 0;
-  std::string pre_mlp_norm = "post_attention_layernorm";  // the tensor's name
+  // The checkpoint pairs dimensions 2i and 2i + 1 of the first rotated ones; rows of q and k are
+  // brought into the half-rotated order when they are loaded, which leaves attention as it is.
+  bool interleaved_rope = false;
+  bool grouped_qkv = false;  // the fused form holds, per key head, its queries, the key, the value
+  std::optional<MoeConfig> moe;
+  LayerNames names;
+  std::string embed = "embed_tokens", final_norm = "norm", lm_head = "lm_head";
 
-  // Per layer; empty: every layer is full attention with the same rope.
+  // Per layer; empty: every layer is full attention with the first rope.
   std::vector<int64_t> windows;  // 0: full attention
-  std::vector<int> rope_of;      // index into the ropes given to build_decoder
+  std::vector<int> rope_of;      // index into the ropes given to build_decoder; −1: no rope
 };
 
-// Reads and checks what all dense families have in common.
-DenseConfig read_dense_config(const hub::ConfigReader& config);
+// Reads and checks what all families have in common; `tied` where the configuration does not say.
+DecoderConfig read_decoder_config(const hub::ConfigReader& config, bool tied = false);
 
-// The rope of the configuration: rope_theta, rope_scaling types "default", "linear" and "llama3"
-// (other types and partial_rotary_factor are errors that name them); the tensor rope_freqs.weight
-// of GGUF files divides the frequencies where it is present.
-Rope read_rope(hub::ModelArtifact& artifact, const hub::ConfigReader& config, int head_dim);
-Rope plain_rope(double theta, int head_dim);
+// Which layers have a sliding window: layer_types where the checkpoint has it, else all but every
+// `pattern`-th.
+std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t pattern);
+
+// Windows for the sliding layers, full attention elsewhere.
+void set_windows(DecoderConfig& decoder, const std::vector<bool>& sliding, int64_t window);
+
+// Gemma 2 and 3: norms before and behind attention and MLP, of the (1 + w) kind.
+void set_gemma_norms(DecoderConfig& decoder);
+// OLMo 2 and its kin: norms behind attention and MLP alone.
+void set_post_norms(DecoderConfig& decoder);
+
+// sliding_window is present but off (use_sliding_window: false) in the published Qwen checkpoints.
+void refuse_window(const hub::ConfigReader& config);
+
+// What the mixtures have in common: experts, how many a token takes, their width, and which layers
+// have them (decoder_sparse_step, mlp_only_layers).
+MoeConfig read_moe_config(const hub::ConfigReader& config, const DecoderConfig& decoder);
 
 // A decoder of `config.layers` layers over `ropes`.
-std::unique_ptr<Model> build_decoder(std::string architecture, const DenseConfig& config,
+std::unique_ptr<Model> build_decoder(std::string architecture, const DecoderConfig& config,
                                      std::vector<Rope> ropes, hub::ModelArtifact& artifact,
                                      Backend& backend);
 

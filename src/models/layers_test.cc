@@ -26,8 +26,8 @@ json smallest() {
           {"vocab_size", 100}};
 }
 
-DenseConfig read(const json& config) {
-  return read_dense_config(hub::ConfigReader(config, "config.json"));
+DecoderConfig read(const json& config) {
+  return read_decoder_config(hub::ConfigReader(config, "config.json"));
 }
 
 std::string refusal(const char* key, const json& value, ErrorCode code) {
@@ -42,8 +42,8 @@ std::string refusal(const char* key, const json& value, ErrorCode code) {
   return "no error";
 }
 
-TEST(DenseConfig, AbsentKeysHaveTheirDefaults) {
-  const DenseConfig config = read(smallest());
+TEST(DecoderConfig, AbsentKeysHaveTheirDefaults) {
+  const DecoderConfig config = read(smallest());
   EXPECT_EQ(config.kv_heads, 6);
   EXPECT_EQ(config.head_dim, 16);
   EXPECT_FLOAT_EQ(config.norm_eps, 1e-6f);
@@ -51,7 +51,7 @@ TEST(DenseConfig, AbsentKeysHaveTheirDefaults) {
   EXPECT_EQ(config.activation, Activation::kSilu);
 }
 
-TEST(DenseConfig, ActivationsByName) {
+TEST(DecoderConfig, ActivationsByName) {
   json config = smallest();
   config["hidden_act"] = "gelu_pytorch_tanh";
   EXPECT_EQ(read(config).activation, Activation::kGeluTanh);
@@ -61,7 +61,7 @@ TEST(DenseConfig, ActivationsByName) {
               HasSubstr("config.json: hidden_act \"relu2\" is not supported"));
 }
 
-TEST(DenseConfig, RefusesHeadsThatDoNotFit) {
+TEST(DecoderConfig, RefusesHeadsThatDoNotFit) {
   EXPECT_THAT(refusal("num_key_value_heads", 4, ErrorCode::kCorruptData),
               HasSubstr("num_attention_heads is 6, no multiple of num_key_value_heads (4)"));
   EXPECT_THAT(refusal("head_dim", 15, ErrorCode::kUnsupported), HasSubstr("head_dim is 15"));
@@ -198,6 +198,64 @@ TEST(ReadRope, ATableDividesFrequenciesOneByOne) {
   for (size_t i = 0; i < 4; ++i) expect_near(actual[i], expected[i], i);
 }
 
+Rope rope_of(const json& config, int head_dim) {
+  RopeArtifact artifact({});
+  return read_rope(artifact, hub::ConfigReader(config, "config.json"), head_dim);
+}
+
+TEST(ReadRope, APartOfTheHead) {
+  const auto actual = frequencies({{"rope_theta", 1e4}, {"partial_rotary_factor", 0.25}}, 32);
+  ASSERT_EQ(actual.size(), 4u);  // of the first 8 dimensions, as if they were the head
+  for (size_t i = 0; i < 4; ++i) expect_near(actual[i], std::pow(1e4, -double(i) / 4), i);
+}
+
+// In the terms of arXiv:2309.00071, section 3.4: rotations with more than beta_fast turns in the
+// original context keep their frequency, those with fewer than beta_slow are divided by the factor;
+// the ramp between runs over whole dimensions. Frequencies and the temperature's factor.
+TEST(ReadRope, YarnKeepsFastAndSlowsSlowRotations) {
+  const json config = {
+      {"rope_theta", 1e4},
+      {"rope_scaling",
+       {{"rope_type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 512}}}};
+  const Rope rope = rope_of(config, 64);
+  EXPECT_FLOAT_EQ(rope.scale, float(0.1 * std::log(4.0) + 1));
+  const auto bound = [](double turns) {  // the dimension with so many turns
+    return 64 * std::log(512 / (turns * 2 * std::numbers::pi)) / (2 * std::log(1e4));
+  };
+  const double low = std::floor(bound(32)), high = std::ceil(bound(1));
+  for (size_t i = 0; i < 32; ++i) {
+    const double plain = std::pow(1e4, -double(i) / 32);
+    const double slowed = std::fmin(std::fmax((double(i) - low) / (high - low), 0), 1);
+    EXPECT_NEAR(rope.inv_freq[i], plain * (1 - slowed) + plain / 4 * slowed, 1e-14 * plain) << i;
+  }
+}
+
+// arXiv:2402.13753 with the factors of a checkpoint; scale as in the published Phi-3 code,
+// sqrt(1 + ln(s) / ln(L)) for s = longest / original.
+TEST(ReadRope, LongropeDividesEachFrequency) {
+  const json config = {
+      {"rope_theta", 1e4},
+      {"max_position_embeddings", 16384},
+      {"original_max_position_embeddings", 4096},
+      {"rope_scaling",
+       {{"type", "longrope"}, {"short_factor", {1, 1, 1, 1}}, {"long_factor", {1, 1.5, 3, 40}}}}};
+  const Rope rope = rope_of(config, 8);
+  const double factors[] = {1, 1.5, 3, 40};
+  for (size_t i = 0; i < 4; ++i)
+    expect_near(rope.inv_freq[i], std::pow(1e4, -double(i) / 4) / factors[i], i);
+  EXPECT_FLOAT_EQ(rope.scale, float(std::sqrt(1 + std::log(4.0) / std::log(4096.0))));
+}
+
+TEST(ReadRope, ProportionalTurnsTheFirstOfAllFrequencies) {
+  const Rope rope =
+      rope_of({{"rope_theta", 1e4},
+               {"rope_scaling", {{"rope_type", "proportional"}, {"partial_rotary_factor", 0.5}}}},
+              16);
+  ASSERT_EQ(rope.inv_freq.size(), 8u);
+  for (size_t i = 0; i < 8; ++i)
+    EXPECT_NEAR(rope.inv_freq[i], i < 4 ? std::pow(1e4, -double(i) / 8) : 0, 1e-15) << i;
+}
+
 TEST(ReadRope, RefusalsNameTheKey) {
   const auto message = [](const json& config, RopeArtifact artifact = RopeArtifact({})) {
     try {
@@ -207,12 +265,16 @@ TEST(ReadRope, RefusalsNameTheKey) {
     }
     return std::string("no error");
   };
-  EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "yarn"}}}}), HasSubstr("\"yarn\""));
+  EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "ntk"}}}}), HasSubstr("\"ntk\""));
+  EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "yarn"}}}}),
+              HasSubstr("rope_scaling.factor is missing"));
+  EXPECT_THAT(message({{"rope_scaling", {{"type", "longrope"}, {"long_factor", {1, 2}}}}}),
+              HasSubstr("long_factor has 2 entries, the rope needs 4"));
   EXPECT_THAT(message({{"rope_scaling", {{"rope_type", "linear"}}}}),
               HasSubstr("config.json: rope_scaling.factor is missing"));
   EXPECT_THAT(message(llama3(1e4, 8, 4, 4, 8192)),
               HasSubstr("rope_scaling.high_freq_factor must exceed low_freq_factor"));
-  EXPECT_THAT(message({{"partial_rotary_factor", 0.5}}), HasSubstr("partial_rotary_factor is 0.5"));
+  EXPECT_THAT(message({{"partial_rotary_factor", 1.5}}), HasSubstr("partial_rotary_factor is 1.5"));
   EXPECT_THAT(message(json::object(), RopeArtifact({1, 2})),
               HasSubstr("rope_freqs.weight has 2 elements, the rope needs 4"));
 }

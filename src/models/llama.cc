@@ -7,12 +7,17 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_llama(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
-  DenseConfig c = read_dense_config(config);
+  DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = config.get_bool("attention_bias", false);
   c.o_bias = c.qkv_bias;
   c.mlp_bias = config.get_bool("mlp_bias", false);
-  if (const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0); window > 0)
-    c.windows.assign(size_t(c.layers), window);
+  // Mistral slides in every layer unless layer_types says otherwise; llama ignores the key without
+  // it.
+  const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0);
+  if (window > 0 && config.has("layer_types"))
+    set_windows(c, sliding_layers(config, c.layers, 1), window);
+  else if (window > 0 && config.get_string("model_type") == "mistral")
+    set_windows(c, std::vector<bool>(size_t(c.layers), true), window);
   return build_decoder("llama", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 

@@ -1,7 +1,7 @@
 #include "models/registry.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <string_view>
 
 #include "base/error.h"
@@ -17,14 +17,38 @@ struct Family {
   std::unique_ptr<Model> (*load)(hub::ModelArtifact& artifact, Backend& backend);
 };
 
-constexpr std::array<Family, 6> kFamilies = {{
+constexpr Family kFamilies[] = {
     {"llama", load_llama},  // also SmolLM, MiniCPM5 and others of that shape
     {"mistral", load_llama},
+    {"ministral", load_llama},
+    {"iquestcoder", load_llama},
     {"qwen2", load_qwen2},  // also Qwen2.5
     {"qwen3", load_qwen3},
+    {"gemma", load_gemma},
+    {"gemma2", load_gemma2},
     {"gemma3_text", load_gemma3},
     {"gemma3", load_gemma3},  // the text part
-}};
+    {"phi3", load_phi3},      // also Phi-4
+    {"olmo2", load_olmo2},
+    {"exaone4", load_exaone4},
+    {"smollm3", load_smollm3},
+    {"granite", load_granite},
+    {"starcoder2", load_starcoder2},
+    {"glm4", load_glm4},
+    {"cohere2", load_cohere2},
+    {"stablelm", load_stablelm},
+    {"minicpm", load_minicpm},
+    {"seed_oss", load_seed_oss},
+    {"ernie4_5", load_ernie4_5},
+    {"hunyuan_v1_dense", load_hunyuan},
+    {"internlm2", load_internlm2},
+    {"internlm3", load_internlm3},
+    {"qwen2_moe", load_qwen2_moe},
+    {"qwen3_moe", load_qwen3_moe},
+    {"mixtral", load_mixtral},
+    {"olmoe", load_olmoe},
+    {"gpt_oss", load_gpt_oss},
+};
 
 [[noreturn]] void fail_unknown(const hub::ModelArtifact& artifact, const std::string& type) {
   std::vector<std::string> known;
@@ -38,9 +62,9 @@ constexpr std::array<Family, 6> kFamilies = {{
 
 std::unique_ptr<Model> load_model(hub::ModelArtifact& artifact, Backend& backend) {
   const std::string type = hub::config_reader(artifact).get_string("model_type");
-  const auto family = std::find_if(kFamilies.begin(), kFamilies.end(),
+  const auto family = std::find_if(std::begin(kFamilies), std::end(kFamilies),
                                    [&](const Family& f) { return f.model_type == type; });
-  if (family == kFamilies.end()) fail_unknown(artifact, type);
+  if (family == std::end(kFamilies)) fail_unknown(artifact, type);
   std::unique_ptr<Model> model = family->load(artifact, backend);
   if (const std::vector<std::string> left = artifact.unused(); !left.empty())
     fail_param(

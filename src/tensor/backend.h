@@ -55,8 +55,8 @@ class Backend {
   virtual std::vector<Tensor> project(const Tensor& x, const Norm* pre,
                                       std::span<const Linear* const> linears) = 0;
 
-  // x [T, heads · head_dim]: optional RMS norm of each head, then optional rope at the rows'
-  // positions.
+  // x [T, heads · head_dim]: optional norm of each head (its scale holds head_dim values for all
+  // heads, or heads · head_dim), then optional rope at the rows' positions.
   virtual Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) = 0;
 
   // Appends k and v [T, kv_heads · head_dim] to the rows' state, then each token of q
@@ -64,12 +64,13 @@ class Backend {
   virtual Tensor attend(LayerState& state, const Tensor& q, const Tensor& k, const Tensor& v,
                         const AttentionSpec& spec) = 0;
 
-  // residual + post?(linear(x)).
-  virtual Tensor add_output(const Tensor& x, const Linear& linear, const Norm* post,
+  // linear(x) joined to `residual`.
+  virtual Tensor add_output(const Tensor& x, const Linear& linear, const Join& join,
                             const Tensor& residual) = 0;
 
-  // x + mlp(x), see MlpSpec.
-  virtual Tensor mlp(const Tensor& x, const MlpSpec& spec) = 0;
+  // mlp(pre(x)) joined to `residual`, which may be x itself.
+  virtual Tensor mlp(const Tensor& x, const MlpSpec& spec, const Tensor& residual) = 0;
+  virtual Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) = 0;
 
   virtual std::vector<Score> head(const Tensor& hidden, const Head& head,
                                   std::span<const HeadRequest> requests) = 0;

@@ -44,41 +44,75 @@ struct Linear {
   std::optional<Weight> bias;
 };
 
-// RMS norm: y = x / sqrt(mean(x²) + eps) · (scale, or scale + 1).
+enum class NormKind { kRms, kLayer };
+
+// kRms:   y = x / sqrt(mean(x²) + eps) · (scale, or scale + 1).
+// kLayer: y = (x − mean(x)) / sqrt(var(x) + eps) · scale + bias.
 struct Norm {
   Weight scale;
   float eps = 1e-6f;
   bool plus_one = false;
+  NormKind kind = NormKind::kRms;
+  std::optional<Weight> bias;  // kLayer only
 };
 
 // Rotary position embedding of the first `2 · inv_freq.size()` dimensions of a head, half-rotated:
-// dimension i is paired with i + inv_freq.size(). Angle = position · inv_freq[i]. Scaling variants
-// (linear, llama3, …) are folded into inv_freq when a model loads. Su et al., arXiv:2104.09864.
+// dimension i is paired with i + inv_freq.size(). Angle = position · inv_freq[i]; what is rotated is
+// also multiplied by `scale`. Scaling variants (linear, llama3, yarn, …) are folded into both when a
+// model loads. Su et al., arXiv:2104.09864.
 struct Rope {
   std::vector<double> inv_freq;
+  float scale = 1;
 };
 
-enum class Activation { kSilu, kGeluTanh, kGeluErf };
+// kSwigluOai: (min(max(u, −7), 7) + 1) · g · sigmoid(1.702 · g) with g = min(gate, 7), of gpt-oss.
+enum class Activation { kSilu, kGeluTanh, kGeluErf, kSwigluOai };
 
-// down(act(gate(n)) · up(n)) with n = pre-norm of x; `post` normalises the result before the
-// residual.
-struct MlpSpec {
-  Norm pre;
-  Linear gate, up, down;
-  std::optional<Norm> post;
+// down(act(gate(x)) · up(x)); without a gate down(act(up(x))).
+struct Mlp {
+  std::optional<Linear> gate;
+  Linear up, down;
   Activation activation = Activation::kSilu;
+};
+
+// How the result of a block joins the residual stream: residual + scale · post(result).
+struct Join {
+  std::optional<Norm> post;
+  float scale = 1;
+};
+
+struct MlpSpec {
+  std::optional<Norm> pre;
+  Mlp mlp;
+  Join join;
+};
+
+// A mixture of experts: the router scores all, each token goes through its top_k of them (ties to the
+// lowest index) and their results are summed with weights.
+struct MoeSpec {
+  std::optional<Norm> pre;
+  Linear router;
+  int top_k = 1;
+  bool softmax_over_all = true;  // weights: softmax over all experts, else over the chosen ones
+  bool renormalize = false;      // weights are divided by their sum
+  std::vector<Mlp> experts;
+  std::optional<Mlp> shared;           // sees every token
+  std::optional<Linear> shared_gate;   // one output; its sigmoid scales the shared expert
+  Join join;
 };
 
 struct AttentionSpec {
   int heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;    // of the scores
-  float softcap = 0;  // > 0: scores become cap · tanh(score / cap)
+  float scale = 1;              // of the scores
+  float softcap = 0;            // > 0: scores become cap · tanh(score / cap)
+  std::optional<Weight> sinks;  // [heads]: one more score per head, without a value
 };
 
-// Final norm and output matrix; logits = softcap(W norm(h)).
+// Final norm and output matrix; logits = softcap(scale · W norm(h)).
 struct Head {
   Norm norm;
   Weight weight;
+  float scale = 1;
   float softcap = 0;
 };
 

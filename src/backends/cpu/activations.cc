@@ -2,11 +2,11 @@
 
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/kernels/quantize.h"
+#include "backends/cpu/weight_storage.h"
 
 namespace mantou::cpu {
 
-MatmulInput Activations::prepare(const Tensor& x, const Norm* norm, const float* scale,
-                                 Forms forms) {
+MatmulInput Activations::prepare(const Tensor& x, const Norm* norm, Forms forms) {
   memory_.reset();
   const int rows = int(x.rows()), cols = int(x.cols());
   QuantizedBlock* const quantized =
@@ -22,7 +22,7 @@ MatmulInput Activations::prepare(const Tensor& x, const Norm* norm, const float*
     const float* v = row(x, r);
     if (norm) {
       float* const out = normed + stride * size_t(thread);
-      rms_norm(table_, v, scale, norm->eps, norm->plus_one, cols, out);
+      apply_norm(table_, *norm, v, cols, out);
       v = out;
     }
     if (quantized) quantize_row(table_, v, cols, int(r), rows, quantized);

@@ -32,8 +32,8 @@ class Activations {
     pool_.run(int(x.rows()), [&](int chunk, int thread) { f(int64_t(chunk), thread); });
   }
 
-  // The asked forms of norm ? norm(x) : x, valid until the next call. `scale`: the norm's weights.
-  MatmulInput prepare(const Tensor& x, const Norm* norm, const float* scale, Forms forms);
+  // The asked forms of norm ? norm(x) : x, valid until the next call.
+  MatmulInput prepare(const Tensor& x, const Norm* norm, Forms forms);
 
  private:
   // Below this a fork-join costs more than it saves.

@@ -9,6 +9,8 @@
 #include "backends/cpu/kernels/elementwise.h"
 #include "backends/cpu/kernels/matmul.h"
 #include "backends/cpu/kv_rows.h"
+#include "backends/cpu/routing.h"
+#include "backends/cpu/weight_storage.h"
 #include "base/arena.h"
 #include "base/cpu_count.h"
 #include "base/error.h"
@@ -16,28 +18,6 @@
 
 namespace mantou::cpu {
 namespace {
-
-struct MatrixStorage final : WeightStorage {
-  explicit MatrixStorage(PackedMatrix m) : matrix(m) {}
-  PackedMatrix matrix;
-};
-
-struct VectorStorage final : WeightStorage {
-  std::vector<float> values;
-};
-
-struct TableStorage final : WeightStorage {
-  explicit TableStorage(RawWeight w) : raw(std::move(w)) {}
-  RawWeight raw;  // stays mapped: only rows are looked up
-};
-
-const PackedMatrix& matrix_of(const Weight& weight) {
-  return static_cast<const MatrixStorage*>(weight.storage())->matrix;
-}
-
-const float* vector_of(const Weight& weight) {
-  return static_cast<const VectorStorage*>(weight.storage())->values.data();
-}
 
 // cos and sin of one rope for all tokens of the step: [T, frequencies] each.
 struct RopeTable {
@@ -106,12 +86,11 @@ class CpuBackend final : public Backend {
   Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) override {
     const RopeTable* angles = rope ? &rope_table(*rope) : nullptr;
     const int n = int(x.cols() / head_dim);
+    const int64_t step = per_head && per_head->scale.cols() == x.cols() ? head_dim : 0;
     activations_.for_rows(x, [&](int64_t t, int) {
       float* const v = row(x, t);
-      if (per_head)
-        for (int h = 0; h < n; h++)
-          rms_norm(table_, v + h * head_dim, vector_of(per_head->scale), per_head->eps,
-                   per_head->plus_one, head_dim, v + h * head_dim);
+      for (int h = 0; per_head && h < n; h++)
+        apply_norm(table_, *per_head, v + h * head_dim, head_dim, v + h * head_dim, h * step);
       if (angles)
         cpu::rope(table_, v, row(angles->cos, t), row(angles->sin, t), n, head_dim,
                   int(2 * angles->cos.cols()));
@@ -128,27 +107,37 @@ class CpuBackend final : public Backend {
     params.scale = spec.scale;
     params.softcap = spec.softcap;
     params.window = state.spec().window;
+    if (spec.sinks) params.sinks = {vector_of(*spec.sinks), size_t(spec.heads)};
     Tensor out = buffers_.make(q.rows(), q.cols());
     cpu::attend(pool_, attention_, rows, params, *layout_, span(q), span(out), isa_);
     return out;
   }
 
-  Tensor add_output(const Tensor& x, const Linear& linear, const Norm* post,
+  Tensor add_output(const Tensor& x, const Linear& linear, const Join& join,
                     const Tensor& residual) override {
     const Linear* const one[] = {&linear};
     Tensor y = product(x, nullptr, one)[0];
-    add_residual(y, post, residual);
+    add_residual(y, join, residual);
     return y;
   }
 
-  Tensor mlp(const Tensor& x, const MlpSpec& spec) override {
-    const Linear* const pair[] = {&spec.gate, &spec.up};
-    const std::vector<Tensor> gate_up = product(x, &spec.pre, pair);
-    const Tensor &gate = gate_up[0], &up = gate_up[1];
-    activations_.for_rows(gate, [&](int64_t t, int) {
-      activate(spec.activation, row(gate, t), row(up, t), gate.cols());
-    });
-    return add_output(gate, spec.down, spec.post ? &*spec.post : nullptr, x);
+  Tensor mlp(const Tensor& x, const MlpSpec& spec, const Tensor& residual) override {
+    Tensor y = run_mlp(x, spec.pre ? &*spec.pre : nullptr, spec.mlp);
+    add_residual(y, spec.join, residual);
+    return y;
+  }
+
+  // Experts run one after another, so that a token's sum has the same order in any batch.
+  Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) override {
+    const Tensor n = spec.pre ? normalized(x, *spec.pre) : x;
+    const Linear* const router[] = {&spec.router};
+    const Tensor scores = product(n, nullptr, router)[0];
+    const auto work = route(span(scores), spec);
+    Tensor y = spec.shared ? run_shared(n, spec) : zeros(x);
+    for (size_t e = 0; e < work.size(); e++)
+      if (!work[e].empty()) add_expert(n, spec.experts[e], work[e], y);
+    add_residual(y, spec.join, residual);
+    return y;
   }
 
   std::vector<Score> head(const Tensor& hidden, const Head& head,
@@ -163,6 +152,7 @@ class CpuBackend final : public Backend {
     std::vector<Score> scores(requests.size());
     activations_.for_rows(logits_, [&](int64_t t, int) {
       float* const v = row(logits_, t);
+      if (head.scale != 1) cpu::scale(table_, v, head.scale, logits_.cols(), v);
       if (head.softcap > 0) softcap(table_, v, head.softcap, logits_.cols(), v);
       Score& score = scores[size_t(t)];
       if (requests[size_t(t)].want == HeadRequest::Want::kLogits) {
@@ -186,8 +176,7 @@ class CpuBackend final : public Backend {
     Activations::Forms forms;
     for (const Linear* l : linears)
       (is_dense(matrix_of(l->weight).family) ? forms.panels : forms.quantized) = true;
-    const MatmulInput input =
-        activations_.prepare(x, pre, pre ? vector_of(pre->scale) : nullptr, forms);
+    const MatmulInput input = activations_.prepare(x, pre, forms);
     std::vector<Tensor> outputs;
     std::vector<MatmulJob> jobs;
     for (const Linear* l : linears) {
@@ -205,13 +194,66 @@ class CpuBackend final : public Backend {
     return outputs;
   }
 
-  void add_residual(const Tensor& y, const Norm* post, const Tensor& residual) {
+  void add_residual(const Tensor& y, const Join& join, const Tensor& residual) {
     activations_.for_rows(y, [&](int64_t t, int) {
       float* const v = row(y, t);
-      if (post)
-        rms_norm(table_, v, vector_of(post->scale), post->eps, post->plus_one, int(y.cols()), v);
+      if (join.post) apply_norm(table_, *join.post, v, int(y.cols()), v);
+      if (join.scale != 1) cpu::scale(table_, v, join.scale, y.cols(), v);
       add(table_, v, row(residual, t), y.cols(), v);
     });
+  }
+
+  Tensor run_mlp(const Tensor& x, const Norm* pre, const Mlp& mlp) {
+    std::vector<const Linear*> inputs;
+    if (mlp.gate) inputs.push_back(&*mlp.gate);
+    inputs.push_back(&mlp.up);
+    const std::vector<Tensor> results = product(x, pre, inputs);
+    const Tensor &gate = results.front(), &up = results.back();
+    if (!mlp.gate) ones_.resize(std::max(ones_.size(), size_t(up.cols())), 1.0f);
+    activations_.for_rows(gate, [&](int64_t t, int) {
+      activate(mlp.activation, row(gate, t), mlp.gate ? row(up, t) : ones_.data(), gate.cols());
+    });
+    const Linear* const down[] = {&mlp.down};
+    return product(gate, nullptr, down)[0];
+  }
+
+  Tensor run_shared(const Tensor& n, const MoeSpec& spec) {
+    Tensor y = run_mlp(n, nullptr, *spec.shared);
+    if (!spec.shared_gate) return y;
+    const Linear* const gate[] = {&*spec.shared_gate};
+    const Tensor score = product(n, nullptr, gate)[0];
+    activations_.for_rows(y, [&](int64_t t, int) {
+      const float factor = float(1 / (1 + std::exp(-double(*row(score, t)))));
+      cpu::scale(table_, row(y, t), factor, y.cols(), row(y, t));
+    });
+    return y;
+  }
+
+  void add_expert(const Tensor& n, const Mlp& expert, std::span<const Assignment> tokens,
+                  const Tensor& y) {
+    Tensor x = buffers_.make(int64_t(tokens.size()), n.cols());
+    for (size_t i = 0; i < tokens.size(); i++)
+      std::copy_n(row(n, tokens[i].token), n.cols(), row(x, int64_t(i)));
+    const Tensor result = run_mlp(x, nullptr, expert);
+    activations_.for_rows(result, [&](int64_t i, int) {
+      const Assignment& a = tokens[size_t(i)];
+      cpu::scale(table_, row(result, i), a.weight, result.cols(), row(result, i));
+      add(table_, row(y, a.token), row(result, i), y.cols(), row(y, a.token));
+    });
+  }
+
+  Tensor normalized(const Tensor& x, const Norm& norm) {
+    Tensor out = buffers_.make(x.rows(), x.cols());
+    activations_.for_rows(x, [&](int64_t t, int) {
+      apply_norm(table_, norm, row(x, t), int(x.cols()), row(out, t));
+    });
+    return out;
+  }
+
+  Tensor zeros(const Tensor& like) {
+    Tensor out = buffers_.make(like.rows(), like.cols());
+    std::fill_n(data(out), out.rows() * out.cols(), 0.0f);
+    return out;
   }
 
   void activate(Activation activation, float* gate, const float* up, int64_t n) const {
@@ -222,6 +264,8 @@ class CpuBackend final : public Backend {
         return gelu_tanh_mul(table_, gate, up, n, gate);
       case Activation::kGeluErf:
         return gelu_erf_mul(gate, up, n, gate);
+      case Activation::kSwigluOai:
+        return swiglu_oai(table_, gate, up, n, gate);
     }
   }
 
@@ -235,8 +279,8 @@ class CpuBackend final : public Backend {
       for (int i = 0; i < r.count; i++)
         for (int64_t f = 0; f < n; f++) {
           const double angle = double(r.position + i) * rope.inv_freq[size_t(f)];
-          row(table.cos, r.first + i)[f] = float(std::cos(angle));
-          row(table.sin, r.first + i)[f] = float(std::sin(angle));
+          row(table.cos, r.first + i)[f] = float(std::cos(angle) * double(rope.scale));
+          row(table.sin, r.first + i)[f] = float(std::sin(angle) * double(rope.scale));
         }
     ropes_.push_back(std::move(table));
     return ropes_.back();
@@ -253,6 +297,7 @@ class CpuBackend final : public Backend {
   AttentionWorkspace attention_;
   const StepLayout* layout_ = nullptr;
   std::vector<RopeTable> ropes_;
+  std::vector<float> ones_;  // in place of the gate's partner
   Tensor logits_;
 };
 

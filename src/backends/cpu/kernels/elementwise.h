@@ -18,6 +18,19 @@ inline void rms_norm(const KernelTable& t, const float* x, const float* weight, 
   t.rms_norm(x, weight, eps, plus_one, n, out);
 }
 
+// out[i] = (x[i] − mean) / sqrt(var + eps) · weight[i] + bias[i]; weight and bias may be nullptr.
+inline void layer_norm(const KernelTable& t, const float* x, const float* weight, const float* bias,
+                       float eps, int n, float* out) {
+  t.layer_norm(x, weight, bias, eps, n, out);
+}
+
+// out[i] = (clamp(up[i], −7, 7) + 1) · g · sigmoid(1.702 · g), g = min(gate[i], 7). NaN in, NaN out
+// is not promised.
+inline void swiglu_oai(const KernelTable& t, const float* gate, const float* up, int64_t n,
+                       float* out) {
+  t.swiglu_oai(gate, up, n, out);
+}
+
 // out[i] = silu(gate[i]) · up[i], silu(g) = g / (1 + exp(−g)).
 inline void silu_mul(const KernelTable& t, const float* gate, const float* up, int64_t n,
                      float* out) {

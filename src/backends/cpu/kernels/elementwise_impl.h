@@ -78,22 +78,21 @@ inline F gate(F g, F z) {
   return Vector::div(g, Vector::add(Vector::set(1.0f), e));
 }
 
-// The sum of squares in 32 chains: chain l takes x[32·i + l], and the chains are added in halves.
-inline float sum_of_squares(const float* x, int n) {
+// A sum in 32 chains: chain l takes x[32·i + l] through add(sum, x), and the chains are added in
+// halves. What is missing of the last 32 counts as `padding`.
+template <class Add>
+inline float sum_in_chains(const float* x, int n, float padding, const Add& add) {
   constexpr int kChains = 32, kVectors = kChains / kWidth;
   F sums[kVectors];
   for (int v = 0; v < kVectors; ++v) sums[v] = Vector::set(0.0f);
-  const auto add_span = [&sums](const float* p) {
-    for (int v = 0; v < kVectors; ++v) {
-      const F value = Vector::load(p + v * kWidth);
-      sums[v] = Vector::fma(value, value, sums[v]);
-    }
+  const auto add_span = [&](const float* p) {
+    for (int v = 0; v < kVectors; ++v) sums[v] = add(sums[v], Vector::load(p + v * kWidth));
   };
   int i = 0;
   for (; i + kChains <= n; i += kChains) add_span(x + i);
   if (i < n) {
-    float padded[kChains] = {};
-    for (int l = 0; i + l < n; ++l) padded[l] = x[i + l];
+    float padded[kChains];
+    for (int l = 0; l < kChains; ++l) padded[l] = i + l < n ? x[i + l] : padding;
     add_span(padded);
   }
   float chains[kChains];
@@ -101,6 +100,28 @@ inline float sum_of_squares(const float* x, int n) {
   for (int step = kChains / 2; step > 0; step /= 2)
     for (int l = 0; l < step; ++l) chains[l] += chains[l + step];
   return chains[0];
+}
+
+inline float sum_of_squares(const float* x, int n) {
+  return sum_in_chains(x, n, 0.0f, [](F sum, F v) { return Vector::fma(v, v, sum); });
+}
+
+void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, int n,
+                    float* out) {
+  const float mean =
+      sum_in_chains(x, n, 0.0f, [](F sum, F v) { return Vector::add(sum, v); }) / float(n);
+  const F center = Vector::set(mean);
+  const float squares = sum_in_chains(x, n, mean, [center](F sum, F v) {
+    const F difference = Vector::sub(v, center);
+    return Vector::fma(difference, difference, sum);
+  });
+  const F factor = Vector::set(1.0f / __builtin_sqrtf(squares / float(n) + eps));
+  for_spans(n, [&](int64_t i, int count) {
+    F value = Vector::mul(Vector::sub(load_span(x + i, count), center), factor);
+    if (weight != nullptr) value = Vector::mul(value, load_span(weight + i, count));
+    if (bias != nullptr) value = Vector::add(value, load_span(bias + i, count));
+    store_span(out + i, value, count);
+  });
 }
 
 void rms_norm_row(const float* x, const float* weight, float eps, bool plus_one, int n,
@@ -132,6 +153,16 @@ void gelu_tanh_mul_row(const float* g, const float* up, int64_t n, float* out) {
     const F inner = Vector::fma(Vector::mul(cubic, Vector::mul(x, x)), x, x);
     const F value = gate(x, Vector::mul(twice_root, inner));
     store_span(out + i, Vector::mul(value, load_span(up + i, count)), count);
+  });
+}
+
+void swiglu_oai_row(const float* g, const float* up, int64_t n, float* out) {
+  const F limit = Vector::set(7.0f), negative = Vector::set(-7.0f);
+  for_spans(n, [&](int64_t i, int count) {
+    const F x = Vector::min(load_span(g + i, count), limit);
+    const F u = Vector::max(Vector::min(load_span(up + i, count), limit), negative);
+    const F value = gate(x, Vector::mul(Vector::set(1.702f), x));
+    store_span(out + i, Vector::mul(Vector::add(u, Vector::set(1.0f)), value), count);
   });
 }
 
@@ -221,6 +252,8 @@ ArgMax arg_max_row(const float* x, int64_t n) {
 
 void add_elementwise(KernelTable& table) {
   table.rms_norm = rms_norm_row;
+  table.layer_norm = layer_norm_row;
+  table.swiglu_oai = swiglu_oai_row;
   table.silu_mul = silu_mul_row;
   table.gelu_tanh_mul = gelu_tanh_mul_row;
   table.add = add_rows;

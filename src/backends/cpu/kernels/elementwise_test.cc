@@ -208,6 +208,57 @@ TEST(Elementwise, RmsNorm) {
   }
 }
 
+TEST(Elementwise, LayerNorm) {
+  for (int n : kLengths) {
+    std::vector<float> x = normal_values(size_t(n), 3, unsigned(n));
+    for (float& value : x) value += 10;  // what subtracting the mean is for
+    const std::vector<float> w = normal_values(size_t(n), 1, unsigned(n) + 1);
+    const std::vector<float> b = normal_values(size_t(n), 1, unsigned(n) + 2);
+    double mean = 0, squares = 0;
+    for (float value : x) mean += double(value) / n;
+    for (float value : x) squares += (value - mean) * (value - mean);
+    const double factor = 1 / std::sqrt(squares / n + 1e-5);
+    for (bool weighted : {false, true}) {
+      const float* const weight = weighted ? w.data() : nullptr;
+      const float* const bias = weighted ? b.data() : nullptr;
+      std::vector<float> scalar(x.size());
+      layer_norm(*kernels_for(Isa::kScalar), x.data(), weight, bias, 1e-5f, n, scalar.data());
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double scale = weighted ? w[i] : 1;
+        const double expected = (x[i] - mean) * factor * scale + (weighted ? b[i] : 0);
+        // The mean is off by n / 32 + 5 roundings of about 13 at most, the rest as in RmsNorm.
+        const double tolerance =
+            (13 * factor + std::fabs((x[i] - mean) * factor)) * std::fabs(scale) * (n / 32.0 + 10) +
+            std::fabs(expected);
+        ASSERT_NEAR(scalar[i], expected, tolerance * 0x1p-24) << n;
+      }
+      for (const KernelTable* table : tables()) {
+        std::vector<float> y = x;  // in place
+        layer_norm(*table, y.data(), weight, bias, 1e-5f, n, y.data());
+        ASSERT_EQ(std::memcmp(y.data(), scalar.data(), y.size() * sizeof(float)), 0)
+            << table->name << " " << n;
+      }
+    }
+  }
+}
+
+// gpt-oss's published activation: the gate is clipped from above, the other side on both.
+TEST(Elementwise, SwigluOai) {
+  const std::vector<float> gate = normal_values(100, 5, 1), up = normal_values(100, 8, 2);
+  std::vector<float> scalar(gate.size());
+  swiglu_oai(*kernels_for(Isa::kScalar), gate.data(), up.data(), 100, scalar.data());
+  for (size_t i = 0; i < gate.size(); ++i) {
+    const double g = std::fmin(gate[i], 7), u = std::fmin(std::fmax(up[i], -7), 7);
+    const double expected = (u + 1) * g / (1 + std::exp(-1.702 * g));
+    ASSERT_NEAR(scalar[i], expected, std::fabs(expected) * 16 * 0x1p-24 + 1e-30) << i;
+  }
+  for (const KernelTable* table : tables()) {
+    std::vector<float> y(gate.size());
+    swiglu_oai(*table, gate.data(), up.data(), 100, y.data());
+    ASSERT_EQ(std::memcmp(y.data(), scalar.data(), y.size() * sizeof(float)), 0) << table->name;
+  }
+}
+
 TEST(Elementwise, Rope) {
   for (const auto& [head_dim, rotated] : {std::pair{64, 64}, {128, 64}, {20, 14}, {256, 256}}) {
     const int heads = 3, half = rotated / 2;

@@ -73,6 +73,9 @@ struct KernelTable {
   // elementwise.h describes these.
   void (*rms_norm)(const float* x, const float* weight, float eps, bool plus_one, int n,
                    float* out);
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float eps, int n,
+                     float* out);
+  void (*swiglu_oai)(const float* gate, const float* up, int64_t n, float* out);
   void (*silu_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*gelu_tanh_mul)(const float* gate, const float* up, int64_t n, float* out);
   void (*add)(const float* a, const float* b, int64_t n, float* out);

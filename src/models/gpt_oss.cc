@@ -1,0 +1,26 @@
+// gpt-oss: experts with biases and a clamped SwiGLU, attention sinks, sliding and full layers in
+// turns.
+#include "models/families.h"
+#include "models/layers.h"
+
+namespace mantou::models {
+
+std::unique_ptr<Model> load_gpt_oss(hub::ModelArtifact& artifact, Backend& backend) {
+  const hub::ConfigReader config = hub::config_reader(artifact);
+  DecoderConfig c = read_decoder_config(config);
+  c.norm_eps = float(config.get_double("rms_norm_eps", 0, 1, 1e-5));
+  c.qkv_bias = c.o_bias = true;
+  c.sinks = true;
+  c.activation = Activation::kSwigluOai;
+  c.moe = read_moe_config(config, c);
+  c.moe->softmax_over_all = false;
+  c.moe->bias = true;
+  c.moe->router = "mlp.router";
+  c.moe->stacked = "mlp.experts.";
+  set_windows(c, sliding_layers(config, c.layers, 2),
+              config.get_int("sliding_window", 1, int64_t{1} << 40, 128));
+  return build_decoder("gpt_oss", c, {read_rope(artifact, config, c.head_dim, 150000)}, artifact,
+                       backend);
+}
+
+}  // namespace mantou::models

@@ -1,0 +1,24 @@
+// Mixtral: llama with experts, weighted among those chosen.
+#include "models/families.h"
+#include "models/layers.h"
+
+namespace mantou::models {
+
+std::unique_ptr<Model> load_mixtral(hub::ModelArtifact& artifact, Backend& backend) {
+  const hub::ConfigReader config = hub::config_reader(artifact);
+  DecoderConfig c = read_decoder_config(config);
+  c.moe = read_moe_config(config, c);
+  c.moe->softmax_over_all = false;
+  c.moe->router = "block_sparse_moe.gate";
+  c.moe->stacked = "block_sparse_moe.switch_mlp.";
+  c.moe->single = "block_sparse_moe.experts.{}.";
+  c.moe->gate = "w1";
+  c.moe->up = "w3";
+  c.moe->down = "w2";
+  if (const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0); window > 0)
+    set_windows(c, std::vector<bool>(size_t(c.layers), true), window);
+  return build_decoder("mixtral", c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact,
+                       backend);
+}
+
+}  // namespace mantou::models
