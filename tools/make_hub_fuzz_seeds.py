@@ -59,13 +59,16 @@ def gguf_seeds():
              ("blk.0.attn_q.weight", [32, 8], 1, bytes(512)),
              ("blk.0.attn_q.bias", [8], 0, bytes(32)), ("blk.0.attn_k.weight", [32, 4], 30, bytes(256))]
     sizes = {2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34),
-             12: (256, 144), 13: (256, 176), 14: (256, 210)}
+             12: (256, 144), 13: (256, 176), 14: (256, 210), 10: (256, 84), 11: (256, 110),
+             20: (32, 18), 23: (256, 136), 39: (32, 17)}
     blocks = [(f"t{kind}", [n], kind, bytes(i * 7 % 256 for i in range(size)))
               for kind, (n, size) in sizes.items()]
     scaled = [("llama.rope.scaling.type", STRING, "yarn"), ("llama.rope.scaling.factor", F32, 4.0),
               ("general.alignment", U32, 32)]
     return {"llama.gguf": gguf("llama", plain, vocabulary), "gemma3.gguf": gguf("gemma3", plain[:1], []),
-            "blocks.gguf": gguf("llama", blocks, scaled)}
+            "blocks.gguf": gguf("llama", blocks, scaled),
+            "part.gguf": gguf("llama", plain[:1], [("split.no", U32, 0), ("split.count", U32, 2),
+                                                   ("split.tensors.count", U32, 3)])}
 
 
 def safetensors(header, data):
@@ -95,6 +98,9 @@ def config_seeds():
                                       "model.x": False}},
                     {"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": True,
                      "chat_template": [{"name": "default", "template": "T"}]}),
+        "mlx_modes": pair({"quantization": {"mode": "mxfp4", "group_size": 32, "bits": 4,
+                                            "norm": {"bits": 8, "group_size": 32},
+                                            "head": {"mode": "nvfp4"}, "x": {"mode": "mxfp8"}}}, {}),
         "lifted": pair({"model_type": "gemma3", "text_config": {
                             "model_type": "gemma3_text", "layer_types": ["full_attention"],
                             "rope_parameters": {"full_attention": {"rope_theta": 1e6, "rope_type": "linear",

@@ -11,8 +11,9 @@ OUT/FAMILY/gguf/TYPE.gguf  the f32 weights as a GGUF file, matrices in TYPE
     TYPE.ref.safetensors   reference for the values that file decodes to
 OUT/report.json            one entry a model: seed, smallest margin, sizes
 
-Variants: f32, bf16, f16; qBITS or qBITSgGROUP (MLX affine, group 64 unless said); mixed (8 bits in groups of
-32 and 4 bits in groups of 64 in turns, as overrides in config.json).
+Variants: f32, bf16, f16; qBITS or qBITSgGROUP (MLX affine, group 64 unless said); mxfp4, nvfp4, mxfp8; mixed
+(8 bits in groups of 32 and 4 bits in groups of 64 in turns, as overrides in config.json). GGUF types with
+blocks of 256 are written for a hidden size of 256.
 
 A reference holds prompt i32[24], prefill f32[24, V] (logits of one pass), chunked f32[24, V] (the same in
 steps of 10, 13 and 1 tokens through the cache), tokens i32[32] (greedy continuation), decode f32[8, V] (logits
@@ -39,6 +40,7 @@ from mlx_lm.models.cache import make_prompt_cache
 
 import tiny_gguf
 
+FLOAT_MODES = ("mxfp4", "nvfp4", "mxfp8")
 VOCAB, PROMPT, GREEDY, KEPT = 512, 24, 32, 8
 CHUNKS = (10, 13, 1)
 
@@ -114,6 +116,8 @@ def apply_variant(model, config, variant):
         wide = {"group_size": 32, "bits": 8, "mode": "affine"}
         return utils.quantize_model(model, config, 64, 4,
                                     quant_predicate=lambda path, module: next(turn) % 2 == 0 or wide)
+    if variant in FLOAT_MODES:
+        return utils.quantize_model(model, config, None, None, mode=variant)
     if variant.startswith("q"):
         bits, _, group = variant[1:].partition("g")
         return utils.quantize_model(model, config, int(group or 64), int(bits))
@@ -170,6 +174,9 @@ def make_directory(out, family, variant, salt, tokenizer):
     for name, text in tokenizer.items():
         (directory / name).write_text(text)
     reloaded, _ = utils.load_model(directory)
+    if variant in FLOAT_MODES:  # mlx computes these in bf16, which holds their values exactly
+        reloaded = utils.dequantize_model(reloaded)
+        reloaded.set_dtype(mx.float32)
     if variant in ("bf16", "f16"):  # the weights' values, but arithmetic that can judge ours
         reloaded.set_dtype(mx.float32)
     return directory / "ref.safetensors", make_reference(reloaded)
@@ -177,6 +184,8 @@ def make_directory(out, family, variant, salt, tokenizer):
 
 def make_gguf(out, family, quant, salt, tokenizer):
     config = build_config(family)
+    if tiny_gguf.block_size(quant) > 32:
+        config["hidden_size"] = 256
     model = build_model(family, config, salt)
     weights = {k: np.array(v) for k, v in tree_flatten(model.parameters())}
     path = out / family / "gguf" / f"{quant}.gguf"

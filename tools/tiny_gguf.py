@@ -1,10 +1,16 @@
 """Writes the weights of a small HF-named model as a GGUF file, by the conventions of llama.cpp's
 converter: names, permuted rotary rows of llama, "+ 1" in gemma's norms, rope factors as a tensor."""
+import zlib
+
 import gguf
 import numpy as np
 from gguf.quants import dequantize, quantize
 
-TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
+# Types without a quantizer in gguf-py -> where their blocks have the f16 scale, where (if at all) the f16
+# minimum, and the middle of their codes. Weights in them are random blocks.
+RANDOM = {"Q2_K": (80, 82, 1.5), "Q3_K": (108, None, 0), "Q4_K": (0, 2, 7.5), "Q5_K": (0, 2, 15.5),
+          "Q6_K": (208, None, 0), "IQ4_NL": (0, None, 0), "IQ4_XS": (0, None, 0)}
+TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "MXFP4", *RANDOM)
 
 GLOBAL_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 BLOCK_NAMES = {
@@ -18,6 +24,43 @@ GEMMA_NAMES = {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
                  "gemma3_text": "gemma3"}
+
+
+def block_size(quant):
+    return gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[quant]][0]
+
+
+def random_blocks(value, quant):
+    """Random blocks that decode to about the spread of `value`, each with a scale of its own."""
+    kind = gguf.GGMLQuantizationType[quant]
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    scale_at, min_at, middle = RANDOM[quant]
+    rng = np.random.Generator(np.random.Philox(key=zlib.crc32(value.tobytes())))
+    blocks = rng.integers(0, 256, (value.size // elements, size), dtype=np.uint8)
+
+    def put(at, field):
+        blocks[:, at:at + 2] = field.astype(np.float16).view(np.uint8).reshape(-1, 2)
+
+    def set_scales(scales):
+        put(scale_at, scales)
+        if min_at is not None:
+            put(min_at, scales * middle)
+
+    scales = rng.uniform(0.5, 1.5, len(blocks)) / 64
+    set_scales(scales)
+    set_scales(scales * value.std() / dequantize(blocks, kind).std())
+    return blocks.reshape(value.shape[0], -1)
+
+
+def encode(value, quant):
+    """The rows of a matrix as blocks of that type."""
+    return random_blocks(value, quant) if quant in RANDOM else quantize(value, gguf.GGMLQuantizationType[quant])
+
+
+def file_type(quant):
+    if quant == "F32":
+        return gguf.LlamaFileType.ALL_F32
+    return next(t for t in gguf.LlamaFileType if t.name.startswith(f"MOSTLY_{quant}"))
 
 
 def gguf_name(name, architecture):
@@ -52,8 +95,7 @@ def add_metadata(writer, config, quant):
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     head_dim = config.get("head_dim") or hidden // heads
     writer.add_name("tiny " + config["model_type"])
-    writer.add_file_type(int(gguf.LlamaFileType.ALL_F32 if quant == "F32"
-                             else gguf.LlamaFileType[f"MOSTLY_{quant}"]))
+    writer.add_file_type(int(file_type(quant)))
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(hidden)
@@ -89,7 +131,8 @@ def add_tokenizer(writer, tokenizer, tokenizer_config):
 
 
 def write(path, config, weights, quant, tokenizer, tokenizer_config):
-    """Writes the file; returns the weights under their HF names with the values the file decodes to."""
+    """Writes the file; returns the weights under their HF names with the values the file decodes to. Rows
+    that are no whole number of blocks stay F32."""
     architecture = ARCHITECTURES[config["model_type"]]
     writer = gguf.GGUFWriter(path, architecture)
     add_metadata(writer, config, quant)
@@ -98,19 +141,19 @@ def write(path, config, weights, quant, tokenizer, tokenizer_config):
         writer.add_tensor("rope_freqs.weight", rope_factors(config))
     decoded = {}
     for name, value in weights.items():
-        stored = value
+        stored = decoded[name] = value
+        kind = gguf.GGMLQuantizationType[quant]
+        if value.ndim == 1 or value.shape[-1] % block_size(quant) != 0:
+            kind = gguf.GGMLQuantizationType.F32
+        if kind != gguf.GGMLQuantizationType.F32:
+            stored = encode(value, quant)
+            decoded[name] = dequantize(stored, kind).astype(np.float32)
         if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
             key = "num_attention_heads" if "q_proj" in name else "num_key_value_heads"
-            stored = interleave(value, config[key])
+            stored = interleave(stored, config[key])
         if architecture == "gemma3" and "norm" in name:
-            stored = value + np.float32(1)
-        decoded[name] = value
-        if value.ndim == 1 or quant == "F32":
-            writer.add_tensor(gguf_name(name, architecture), stored.astype(np.float32))
-            continue
-        kind = gguf.GGMLQuantizationType[quant]
-        writer.add_tensor(gguf_name(name, architecture), quantize(stored, kind), raw_dtype=kind)
-        decoded[name] = dequantize(quantize(value, kind), kind).astype(np.float32)  # row by row
+            stored = stored + np.float32(1)
+        writer.add_tensor(gguf_name(name, architecture), stored, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -36,6 +36,10 @@ class DirectoryArtifact : public ArtifactBase {
                    printable(data.name), printable(base + ".scales"));
       return plain_weight(data);
     }
+    if (has(base + ".global_scale"))
+      fail_param(ErrorCode::kUnsupported, base,
+                 "{}: \"{}\": nvfp4 with a scale of the whole tensor is not supported",
+                 path_.string(), printable(base + ".global_scale"));
     const RawTensor& scales = tensors_.take(base + ".scales");
     const RawTensor* biases = has(base + ".biases") ? &tensors_.take(base + ".biases") : nullptr;
     return quantization_.weight(module, data, scales, biases);

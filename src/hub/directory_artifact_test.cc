@@ -394,6 +394,9 @@ TEST_F(DirectoryArtifactTest, MlxShapesThatDisagree) {
   wrong_scales.add<uint8_t>("norm.scales", "U8", {2, 1}, {1, 1})
       .add<uint8_t>("norm.biases", "U8", {2, 1}, {1, 1});
   expect_bad(wrong_scales, "scales must be f32, f16 or bf16");
+  weights(codes_only().floats("norm.scales", {2, 1}).floats("norm.global_scale", {1}));
+  expect_error(ErrorCode::kUnsupported, "\"norm.global_scale\": nvfp4 with a scale of the whole",
+               [&] { open()->weight("norm"); });
   config({{"quantization", {{"mode", "mxfp4"}}}});
   expect_bad(codes_only().floats("norm.scales", {2, 2}), "scales must be u8");
 }
