@@ -1,4 +1,5 @@
-// The reference decoding of every weight format, straight from the definitions in docs/gguf.md.
+// The reference decoding of every weight format, straight from the definitions in docs/gguf.md
+// and docs/mlx.md.
 //
 // Plain scalar f32 arithmetic in the order the formats' own reference code uses (a product, then a
 // sum; never fused), so that its results can be compared bit by bit. Block bytes may be unaligned.

@@ -2,9 +2,11 @@
 //
 // Any number of rows, any thread count, any instruction set: an output depends on its own row and
 // its own weights alone, bit for bit (reductions run in a fixed order).
-//   integer-coded: per 32-column group g an exact integer I = Σ (code − offset) · q, then
-//     y = fma(I, scale · x_scale, y), and with a min y = fma(min, x_scale · Σq, y); Q6_K: integer
-//     scales inside, h = fma(J, x_scale, h) over 256 columns, then y = fma(h, super_scale, y).
+//   integer-coded: per 32-column group g an exact integer I = Σ (code − offset) · q (or of a
+//     table's values), then y = fma(I, scale · x_scale, y), and with a min
+//     y = fma(min, x_scale · Σq, y); Q2_K, Q3_K and Q6_K: integer scales inside,
+//     h = fma(J, x_scale, h) over 256 columns, then y = fma(h, super_scale, y); Q2_K then the same
+//     with J = −Σ (min · Σ of 16 q), from h = 0, and y = fma(−h, −super_min, y).
 //   dense: s = fma(w, x, s) in ascending k from 0 inside each 256 columns, then y = y + s.
 // A NaN or infinity in a row makes all of its outputs NaN (dense: NaN or infinite).
 #pragma once
