@@ -31,8 +31,10 @@ import io
 import json
 import zlib
 from pathlib import Path
+from unittest import mock
 
 import mlx.core as mx
+import mlx.nn
 import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm import utils
@@ -51,6 +53,8 @@ COMMON = dict(vocab_size=VOCAB, hidden_size=128, num_hidden_layers=2, intermedia
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=1024)
 ABSENT = object()
+NARROW = dict(head_dim=ABSENT)  # hidden_size / heads
+MOE = dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=128)
 # family -> what differs from COMMON
 FAMILIES = {
     "llama": dict(model_type="llama", rope_scaling=LLAMA3, rope_theta=500000.0),
@@ -69,14 +73,52 @@ FAMILIES = {
                    sliding_window_pattern=6, rope_theta=1000000.0, rope_local_base_freq=10000.0,
                    query_pre_attn_scalar=64, tie_word_embeddings=True,
                    hidden_activation="gelu_pytorch_tanh", hidden_act=ABSENT),
+    "gemma": dict(model_type="gemma", hidden_act=ABSENT, tie_word_embeddings=True),
+    "gemma2": dict(model_type="gemma2", hidden_act=ABSENT, tie_word_embeddings=True,
+                   attn_logit_softcapping=50.0, final_logit_softcapping=30.0, query_pre_attn_scalar=64),
+    "phi3": dict(model_type="phi3", **NARROW, partial_rotary_factor=0.75,
+                 original_max_position_embeddings=512,
+                 rope_scaling=dict(type="longrope", short_factor=[1.0] * 12,
+                                   long_factor=[1.0 + 0.25 * i for i in range(12)])),
+    "olmo2": dict(model_type="olmo2"),
+    "exaone4": dict(model_type="exaone4", num_hidden_layers=4, sliding_window=16,
+                    sliding_window_pattern="LLLG", rope_scaling=LLAMA3),
+    "smollm3": dict(model_type="smollm3", num_hidden_layers=4),
+    "granite": dict(model_type="granite", **NARROW, logits_scaling=2.0, attention_multiplier=0.1,
+                    embedding_multiplier=2.0, residual_multiplier=0.5, attention_bias=False,
+                    mlp_bias=False),
+    "starcoder2": dict(model_type="starcoder2", **NARROW, hidden_act=ABSENT, norm_epsilon=1e-5),
+    "glm4": dict(model_type="glm4", partial_rotary_factor=0.5, attention_bias=True),
+    "cohere2": dict(model_type="cohere2", head_dim=32, num_hidden_layers=4, sliding_window=16,
+                    sliding_window_pattern=4, layer_norm_eps=1e-5, logit_scale=0.25,
+                    tie_word_embeddings=True),
+    "stablelm": dict(model_type="stablelm", **NARROW, partial_rotary_factor=0.25, use_qkv_bias=True,
+                     layer_norm_eps=1e-5, qk_layernorm=True),
+    "stablelm_parallel": dict(model_type="stablelm", **NARROW, partial_rotary_factor=0.25,
+                              use_qkv_bias=False, layer_norm_eps=1e-5, use_parallel_residual=True),
+    "minicpm": dict(model_type="minicpm", **NARROW, dim_model_base=64, scale_depth=1.4, scale_emb=12.0),
+    "seed_oss": dict(model_type="seed_oss", attention_bias=True, attention_out_bias=False),
+    "ernie4_5": dict(model_type="ernie4_5", use_bias=False),
+    "hunyuan": dict(model_type="hunyuan_v1_dense"),
+    "internlm2": dict(model_type="internlm2", **NARROW, bias=False),
+    "internlm3": dict(model_type="internlm3", **NARROW, bias=False, qkv_bias=True),
+    "llama_yarn": dict(model_type="llama", rope_scaling=dict(
+        rope_type="yarn", factor=4.0, original_max_position_embeddings=512)),
+    "qwen2_moe": dict(model_type="qwen2_moe", **NARROW, **MOE, shared_expert_intermediate_size=192),
+    "qwen3_moe": dict(model_type="qwen3_moe", **MOE, norm_topk_prob=True, decoder_sparse_step=1,
+                      mlp_only_layers=[]),
+    "mixtral": dict(model_type="mixtral", **NARROW, num_local_experts=4, num_experts_per_tok=2),
+    "olmoe": dict(model_type="olmoe", num_experts=8, num_experts_per_tok=3),
+    "gpt_oss": dict(model_type="gpt_oss", num_local_experts=8, num_experts_per_tok=2, sliding_window=16,
+                    layer_types=["sliding_attention", "full_attention"]),
 }
-CLASSES = dict(llama="Llama", mistral="Mistral", qwen2="Qwen2", qwen3="Qwen3", gemma3_text="Gemma3")
 
 
 def build_config(family):
     merged = COMMON | FAMILIES[family]
     config = {k: copy.deepcopy(v) for k, v in merged.items() if v is not ABSENT}
-    config["architectures"] = [CLASSES[config["model_type"]] + "ForCausalLM"]
+    title = "".join(word.capitalize() for word in config["model_type"].removesuffix("_text").split("_"))
+    config["architectures"] = [title + "ForCausalLM"]
     return config
 
 
@@ -93,8 +135,8 @@ def build_model(family, config, salt):
         noise = np.random.Generator(np.random.Philox(key=seed)).standard_normal(default.shape)
         if noise.ndim == 1:  # norms near one, biases near zero
             value = 0.1 * noise + (0 if path.endswith("bias") else 1)
-        elif "embed_tokens" in path:  # small, or a tied model only repeats its input
-            value = noise * (0.03 if family == "gemma3" else 0.1)
+        elif "embed" in path:  # small, or a tied model only repeats its input
+            value = noise * (0.03 if family.startswith("gemma") else 0.1)
         else:
             value = noise * (1.3 / np.sqrt(noise.shape[-1]))
         weights.append((path, mx.array(value.astype(np.float32))))
@@ -193,7 +235,8 @@ def make_gguf(out, family, quant, salt, tokenizer):
     decoded = tiny_gguf.write(path, config, weights, quant, json.loads(tokenizer["tokenizer.json"]),
                               json.loads(tokenizer["tokenizer_config.json"]))
     model.update(tree_unflatten([(k, mx.array(v)) for k, v in decoded.items()]))
-    return path.with_suffix(".ref.safetensors"), make_reference(model)
+    with mock.patch.object(mlx.nn, "gelu", mlx.nn.gelu_approx):  # what gelu means in GGUF files
+        return path.with_suffix(".ref.safetensors"), make_reference(model)
 
 
 def make_one(make, out, family, kind, salt, tokenizer):

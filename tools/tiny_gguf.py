@@ -22,8 +22,37 @@ BLOCK_NAMES = {
 }
 GEMMA_NAMES = {"post_attention_layernorm": "post_attention_norm",
                "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
-ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3",
-                 "gemma3_text": "gemma3"}
+FUSED_NAMES = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+EXPERT_NAMES = {"mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp"} | {
+    f"mlp.{a}.{n}_proj": f"ffn_{n}_{b}" for a, b in (("switch_mlp", "exps"), ("shared_expert", "shexp"))
+    for n in ("gate", "up", "down")}
+MIXTRAL_NAMES = {k.replace("mlp.", "block_sparse_moe.", 1): v for k, v in EXPERT_NAMES.items()}
+# model_type -> GGUF's name of the architecture, and names beyond the common ones
+ARCHITECTURES = {
+    "llama": ("llama", {}), "mistral": ("llama", {}), "qwen2": ("qwen2", {}), "qwen3": ("qwen3", {}),
+    "gemma": ("gemma", {}), "gemma2": ("gemma2", GEMMA_NAMES), "gemma3_text": ("gemma3", GEMMA_NAMES),
+    "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "exaone4": ("exaone4", GEMMA_NAMES),
+    "smollm3": ("smollm3", {}), "granite": ("granite", {}), "minicpm": ("minicpm", {}),
+    "starcoder2": ("starcoder2", {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
+    "glm4": ("glm4", FUSED_NAMES | {"post_self_attn_layernorm": "post_attention_norm",
+                                    "post_mlp_layernorm": "post_ffw_norm"}),
+    "cohere2": ("cohere2", {}), "stablelm": ("stablelm", {}), "ernie4_5": ("ernie4_5", {}),
+    "seed_oss": ("seed_oss", {"post_attention_layernorm": "post_attention_norm"}),
+    "hunyuan_v1_dense": ("hunyuan-dense", {"self_attn.query_layernorm": "attn_q_norm",
+                                           "self_attn.key_layernorm": "attn_k_norm"}),
+    "internlm2": ("internlm2", {"attention_norm": "attn_norm", "ffn_norm": "ffn_norm",
+                                "attention.wo": "attn_output", "feed_forward.w1": "ffn_gate",
+                                "feed_forward.w2": "ffn_down", "feed_forward.w3": "ffn_up"}),
+    "qwen2_moe": ("qwen2moe", EXPERT_NAMES), "qwen3_moe": ("qwen3moe", EXPERT_NAMES),
+    "olmoe": ("olmoe", EXPERT_NAMES), "mixtral": ("llama", MIXTRAL_NAMES),
+    "gpt_oss": ("gpt-oss", {"post_attention_layernorm": "post_attention_norm", "mlp.router": "ffn_gate_inp",
+                            "self_attn.sinks": "attn_sinks"} | {
+                                f"mlp.experts.{n}_proj": f"ffn_{n}_exps" for n in ("gate", "up", "down")}),
+}
+GLOBAL_NAMES |= {"model.tok_embeddings": "token_embd", "output": "output"}
+# Architectures whose rotary rows are stored as neighbours although the model pairs halves.
+INTERLEAVED = ("llama", "smollm3", "granite", "minicpm", "internlm2")
+PLUS_ONE = ("gemma", "gemma2", "gemma3")
 
 
 def block_size(quant):
@@ -49,7 +78,7 @@ def random_blocks(value, quant):
     scales = rng.uniform(0.5, 1.5, len(blocks)) / 64
     set_scales(scales)
     set_scales(scales * value.std() / dequantize(blocks, kind).std())
-    return blocks.reshape(value.shape[0], -1)
+    return blocks.reshape(*value.shape[:-1], -1)
 
 
 def encode(value, quant):
@@ -63,13 +92,14 @@ def file_type(quant):
     return next(t for t in gguf.LlamaFileType if t.name.startswith(f"MOSTLY_{quant}"))
 
 
-def gguf_name(name, architecture):
+def gguf_name(name, names):
+    if name.endswith("sinks"):
+        name += ".weight"
     module, _, kind = name.rpartition(".")
     if module in GLOBAL_NAMES:
         return f"{GLOBAL_NAMES[module]}.{kind}"
     _, _, layer, part = module.split(".", 3)
-    names = BLOCK_NAMES | (GEMMA_NAMES if architecture == "gemma3" else {})
-    return f"blk.{layer}.{names[part]}.{kind}"
+    return f"blk.{layer}.{(BLOCK_NAMES | names)[part]}.{kind}"
 
 
 def interleave(rows, heads):
@@ -91,25 +121,64 @@ def rope_factors(config):
     return factors.astype(np.float32)
 
 
+def head_dim_of(config):
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
 def add_metadata(writer, config, quant):
-    heads, hidden = config["num_attention_heads"], config["hidden_size"]
-    head_dim = config.get("head_dim") or hidden // heads
+    head_dim = head_dim_of(config)
     writer.add_name("tiny " + config["model_type"])
     writer.add_file_type(int(file_type(quant)))
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_context_length(config["max_position_embeddings"])
-    writer.add_embedding_length(hidden)
+    writer.add_embedding_length(config["hidden_size"])
     writer.add_feed_forward_length(config["intermediate_size"])
-    writer.add_head_count(heads)
+    writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(head_dim)
     writer.add_value_length(head_dim)
-    writer.add_rope_dimension_count(head_dim)
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(int(head_dim * config.get("partial_rotary_factor", 1)))
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_vocab_size(config["vocab_size"])
-    if "sliding_window" in config:
-        writer.add_sliding_window(config["sliding_window"])
+    layer_norm = config.get("layer_norm_eps", config.get("norm_epsilon"))
+    if layer_norm:
+        writer.add_layer_norm_eps(layer_norm)
+    else:
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    optional = {
+        "sliding_window": writer.add_sliding_window,
+        "attn_logit_softcapping": writer.add_attn_logit_softcapping,
+        "final_logit_softcapping": writer.add_final_logit_softcapping,
+        "attention_multiplier": writer.add_attention_scale,
+        "embedding_multiplier": writer.add_embedding_scale,
+        "residual_multiplier": writer.add_residual_scale,
+        "logits_scaling": writer.add_logit_scale,
+        "logit_scale": writer.add_logit_scale,
+        "scale_emb": writer.add_embedding_scale,
+        "num_experts": writer.add_expert_count,
+        "num_local_experts": writer.add_expert_count,
+        "num_experts_per_tok": writer.add_expert_used_count,
+        "moe_intermediate_size": writer.add_expert_feed_forward_length,
+        "shared_expert_intermediate_size": writer.add_expert_shared_feed_forward_length,
+    }
+    for key, add in optional.items():
+        if config.get(key) is not None:
+            add(config[key])
+    if "scale_depth" in config:
+        writer.add_residual_scale(config["scale_depth"] / config["num_hidden_layers"] ** 0.5)
+        writer.add_logit_scale(config["hidden_size"] / config["dim_model_base"])
+
+
+def add_rope_factors(writer, config):
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_factors(config))
+    if kind == "longrope":
+        writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
+        for name in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{name}.weight",
+                              np.array(scaling[f"{name}_factor"], np.float32))
 
 
 def add_tokenizer(writer, tokenizer, tokenizer_config):
@@ -130,30 +199,52 @@ def add_tokenizer(writer, tokenizer, tokenizer_config):
     writer.add_chat_template(tokenizer_config["chat_template"])
 
 
+def pieces(name, stored, config, architecture, names):
+    """The tensors that a weight is stored as: (GGUF name, rows in the order of the file)."""
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    if ".wqkv." in name:  # by key head: its queries, the key, the value
+        grouped = stored.reshape(kv_heads, -1, head_dim_of(config), *stored.shape[1:])
+        parts = grouped[:, :-2], grouped[:, -2], grouped[:, -1]
+        for letter, rows in zip("qkv", parts):
+            part = name.replace("attention.wqkv", f"self_attn.{letter}_proj")
+            yield from pieces(part, rows.reshape(-1, *stored.shape[1:]), config, architecture, names)
+        return
+    if architecture in INTERLEAVED and ("q_proj" in name or "k_proj" in name):
+        stored = interleave(stored, heads if "q_proj" in name else kv_heads)
+    if architecture in PLUS_ONE and "norm" in name:
+        stored = stored + np.float32(1)
+    yield gguf_name(name, names), stored
+
+
+def stacked_norms(weights):
+    """Norms with one tensor a head as one tensor."""
+    out = {}
+    for name, value in weights.items():
+        stem, found, _ = name.partition("_layernorm.norms.")
+        out.setdefault(f"{stem}_norm.weight" if found else name, []).append(value)
+    return {k: v[0] if len(v) == 1 else np.stack(v) for k, v in out.items()}
+
+
 def write(path, config, weights, quant, tokenizer, tokenizer_config):
     """Writes the file; returns the weights under their HF names with the values the file decodes to. Rows
     that are no whole number of blocks stay F32."""
-    architecture = ARCHITECTURES[config["model_type"]]
+    architecture, names = ARCHITECTURES[config["model_type"]]
     writer = gguf.GGUFWriter(path, architecture)
     add_metadata(writer, config, quant)
     add_tokenizer(writer, tokenizer, tokenizer_config)
-    if (config.get("rope_scaling") or {}).get("rope_type") == "llama3":
-        writer.add_tensor("rope_freqs.weight", rope_factors(config))
-    decoded = {}
-    for name, value in weights.items():
-        stored = decoded[name] = value
+    add_rope_factors(writer, config)
+    decoded = dict(weights)
+    for name, value in stacked_norms(weights).items():
         kind = gguf.GGMLQuantizationType[quant]
-        if value.ndim == 1 or value.shape[-1] % block_size(quant) != 0:
+        whole = value.ndim > 1 and value.shape[-1] % block_size(quant) == 0
+        if not whole or "norm" in name or name.endswith(".bias"):
             kind = gguf.GGMLQuantizationType.F32
+        stored = value
         if kind != gguf.GGMLQuantizationType.F32:
             stored = encode(value, quant)
             decoded[name] = dequantize(stored, kind).astype(np.float32)
-        if architecture == "llama" and ("q_proj" in name or "k_proj" in name):
-            key = "num_attention_heads" if "q_proj" in name else "num_key_value_heads"
-            stored = interleave(stored, config[key])
-        if architecture == "gemma3" and "norm" in name:
-            stored = stored + np.float32(1)
-        writer.add_tensor(gguf_name(name, architecture), stored, raw_dtype=kind)
+        for stored_name, rows in pieces(name, stored, config, architecture, names):
+            writer.add_tensor(stored_name, np.ascontiguousarray(rows), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

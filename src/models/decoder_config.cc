@@ -20,7 +20,7 @@ constexpr ActivationName kActivations[] = {{"silu", Activation::kSilu},
 
 Activation read_activation(const hub::ConfigReader& config) {
   const std::string name =
-      config.get_string("hidden_act", config.get_string("hidden_activation", "silu"));
+      config.get_string("hidden_activation", config.get_string("hidden_act", "silu"));
   for (const ActivationName& known : kActivations)
     if (known.name == name) return known.activation;
   fail_param(ErrorCode::kUnsupported, "hidden_act",

@@ -11,9 +11,9 @@ std::unique_ptr<Model> load_gemma(hub::ModelArtifact& artifact, Backend& backend
   DecoderConfig c = read_decoder_config(config, true);
   c.tied = !artifact.has("lm_head.weight");
   c.norm_plus_one = true;
-  // Published configurations say "gelu" and were trained with the tanh form when hidden_activation
-  // does not say otherwise; mlx-lm computes what the key says.
-  c.activation = Activation::kGeluErf;
+  // mlx-lm's reading of a configuration that does not say.
+  if (!config.has("hidden_activation") && !config.has("hidden_act"))
+    c.activation = Activation::kGeluErf;
   c.embed_scale = std::sqrt(float(c.hidden));
   return build_decoder("gemma", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }

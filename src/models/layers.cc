@@ -121,7 +121,10 @@ class LayerBuilder {
     layer.k_norm = qk_norm(c_.names.k_norm, c_.kv_heads, rope);
     layer.attention = {c_.heads,           c_.kv_heads,          c_.head_dim,
                        c_.attention_scale, c_.attention_softcap, std::nullopt};
-    if (c_.sinks) layer.attention.sinks = load_.vector(at + "sinks", c_.heads);
+    if (c_.sinks) {
+      const bool named = load_.has(at + "sinks.weight");  // as in GGUF files
+      layer.attention.sinks = load_.vector(at + (named ? "sinks.weight" : "sinks"), c_.heads);
+    }
   }
 
   // The norm's scales follow the rows of the heads.
