@@ -6,7 +6,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BUILD=$ROOT/build
 
 BUILD_PACKAGES=(build-essential cmake ninja-build ccache ca-certificates libboost1.81-dev
-  nlohmann-json3-dev libspdlog-dev libfmt-dev python3 python3-pip)
+  nlohmann-json3-dev libspdlog-dev libfmt-dev libcurl4-openssl-dev libssl-dev python3 python3-pip)
 TEST_PACKAGES=(git python3-venv libgtest-dev libgmock-dev clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev)
 RUST_PACKAGES=(rustc-web cargo-web)
 RUST_VERSION=1.95
@@ -69,7 +69,7 @@ check_tools() {
   local probe='#include <boost/version.hpp>
 static_assert(BOOST_VERSION >= 108100);'
   g++ -std=c++20 -fsyntax-only -x c++ - <<<"$probe" 2>/dev/null || missing+=("Boost 1.81 or newer")
-  for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp; do
+  for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp curl/curl.h openssl/evp.h; do
     g++ -std=c++20 -fsyntax-only -x c++ - <<<"#include <$header>" 2>/dev/null || missing+=("<$header>")
   done
   [ ${#missing[@]} = 0 ] || die "missing here: $(IFS=,; echo "${missing[*]}" | sed 's/,/, /g')"

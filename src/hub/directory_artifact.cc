@@ -1,6 +1,7 @@
 // ModelArtifact over an HF or MLX directory: config.json, safetensors, tokenizer files.
 #include "base/error.h"
 #include "hub/artifact_base.h"
+#include "hub/config_reader.h"
 #include "hub/directory_config.h"
 #include "hub/json_file.h"
 #include "hub/mlx_quantization.h"
@@ -48,8 +49,21 @@ class DirectoryArtifact : public ArtifactBase {
   RawTensor tensor(std::string_view name) override { return tensors_.take(name); }
 
  private:
+  // A folder that holds a LoRA adapter alone names the model it belongs to.
+  void refuse_adapter() const {
+    const auto adapter = path_ / "adapter_config.json";
+    if (std::filesystem::exists(path_ / "config.json") || !std::filesystem::exists(adapter)) return;
+    const nlohmann::json config = read_json_file(adapter);
+    const std::string base =
+        ConfigReader(config, adapter.string()).get_string("base_model_name_or_path", "");
+    fail_param(ErrorCode::kUnsupported, adapter.string(),
+               "{}: this is a LoRA adapter, not a model{}; adapters are not supported",
+               path_.string(), base.empty() ? "" : fmt::format(" (of {})", printable(base)));
+  }
+
   void read_configs() {
     const auto config_path = path_ / "config.json";
+    refuse_adapter();
     if (!std::filesystem::exists(config_path))
       fail_param(ErrorCode::kNotFound, config_path.string(),
                  "{}: the directory has no config.json; is it a model?", path_.string());

@@ -192,16 +192,16 @@ TEST_F(GgufArtifactTest, LlamaQueriesAndKeysAreUnpermuted) {
 TEST_F(GgufArtifactTest, TheAuditReportsWhatNobodyTook) {
   GgufWriter writer = model("llama");
   writer.floats("output_norm.weight", {kHidden}).floats("blk.0.attn_rot_embd.weight", {2});
-  writer.floats("blk.0.ffn_gate_exps.weight", {2}).floats("strange", {2});
+  writer.floats("blk.0.ffn_gate_chexps.weight", {2}).floats("strange", {2});
   const auto artifact = open(writer);
   artifact->weight("embed_tokens");
   EXPECT_EQ(
       artifact->unused(),
-      (std::vector<std::string>{"output_norm.weight", "blk.0.ffn_gate_exps.weight", "strange"}));
+      (std::vector<std::string>{"output_norm.weight", "blk.0.ffn_gate_chexps.weight", "strange"}));
   const RawWeight norm = artifact->weight("norm");
   EXPECT_EQ(norm.rows, 1);
   EXPECT_EQ(norm.cols, int64_t(kHidden));
-  artifact->tensor("blk.0.ffn_gate_exps.weight");
+  artifact->tensor("blk.0.ffn_gate_chexps.weight");
   EXPECT_EQ(artifact->unused(), (std::vector<std::string>{"strange"}));
   expect_error(ErrorCode::kCorruptData, "there is no tensor \"layers.0.mlp.up_proj.weight\"",
                [&] { artifact->weight("layers.0.mlp.up_proj"); });

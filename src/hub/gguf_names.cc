@@ -362,6 +362,14 @@ const GgufArchitecture& gguf_architecture(const GgufFile& file) {
   if (!name)
     fail_param(ErrorCode::kCorruptData, "general.architecture",
                "{}: metadata key \"general.architecture\" is missing", file.origin());
+  if (file.get_string("general.type").value_or("model") == "adapter")
+    fail_param(ErrorCode::kUnsupported, "general.type",
+               "{}: this is a LoRA adapter, not a model; adapters are not supported",
+               file.origin());
+  if (*name == "clip")
+    fail_param(ErrorCode::kUnsupported, "general.architecture",
+               "{}: this is a vision tower, not a language model; images are not supported",
+               file.origin());
   const auto found = std::find_if(
       std::begin(kArchitectures), std::end(kArchitectures),
       [&](const GgufArchitecture& architecture) { return architecture.name == *name; });

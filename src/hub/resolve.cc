@@ -94,42 +94,39 @@ bool is_drafter(const fs::path& config_path) {
   }
 }
 
-// The models of one directory: its safetensors checkpoint and each .gguf file.
+// Whether all parts of a split model are there.
+bool is_whole(const fs::path& file) {
+  const auto part = gguf_part(file);
+  for (int number = 1; part && number <= part->count; ++number)
+    if (file_bytes(gguf_sibling(file, *part, number)) == 0) return false;
+  return true;
+}
+
+// The .gguf models of a snapshot: whole ones, in it and in the directories that large repositories
+// have for each quantization.
+std::vector<fs::path> snapshot_gguf_files(const fs::path& snapshot) {
+  std::vector<fs::path> out = gguf_files(snapshot);
+  for (const fs::path& path : children(snapshot)) {
+    if (!holds_directory(path)) continue;
+    const std::vector<fs::path> files = gguf_files(path);
+    out.insert(out.end(), files.begin(), files.end());
+  }
+  std::erase_if(out, [](const fs::path& file) { return !is_whole(file); });
+  return out;
+}
+
+// The models of one directory: its safetensors checkpoint and each of `files`, which are .gguf.
 void add_directory(const fs::path& directory, const std::string& group,
-                   std::vector<ModelEntry>& out) {
+                   const std::vector<fs::path>& files, std::vector<ModelEntry>& out) {
   const uint64_t bytes = safetensors_bytes(directory);
-  const bool whole = bytes > 0 && file_bytes(directory / "config.json") > 0;
+  const bool whole =
+      bytes > 0 && file_bytes(directory / "config.json") > 0 && has_all_shards(directory);
   if (whole && !is_drafter(directory / "config.json"))
     out.push_back({group, directory, Format::kDirectory, bytes, group});
-  const std::vector<fs::path> files = gguf_files(directory);
   const bool alone = files.size() == 1 && !whole;
   for (const fs::path& file : files)
     out.push_back({alone ? group : fmt::format("{}:{}", group, gguf_stem(file)), file,
                    Format::kGguf, gguf_bytes(file), group});
-}
-
-// The snapshot refs/main points to, else the newest; empty when there is none.
-fs::path current_snapshot(const fs::path& repository) {
-  const fs::path snapshots = repository / "snapshots";
-  const fs::path ref = repository / "refs" / "main";
-  if (const uint64_t bytes = file_bytes(ref); bytes > 0 && bytes < 256) {
-    std::string revision = read_file(ref, 256);
-    while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back())))
-      revision.pop_back();
-    if (!revision.empty() && revision.find('/') == std::string::npos &&
-        holds_directory(snapshots / revision))
-      return snapshots / revision;
-  }
-  fs::path newest;
-  fs::file_time_type newest_time;
-  for (const fs::path& snapshot : children(snapshots)) {
-    std::error_code error;
-    const auto time = fs::last_write_time(snapshot, error);
-    if (error || !holds_directory(snapshot) || (!newest.empty() && time <= newest_time)) continue;
-    newest = snapshot;
-    newest_time = time;
-  }
-  return newest;
 }
 
 bool looks_like_path(std::string_view name) {
@@ -153,14 +150,16 @@ template <class... Args>
 
 [[noreturn]] void fail_unknown(std::string_view name, const std::vector<ModelEntry>& all) {
   if (all.empty())
-    fail_model(ErrorCode::kNotFound,
-               "no model named \"{}\", and none on this machine; name a .gguf file or a model "
-               "directory, or run scripts/run.sh to fetch the starter model",
-               printable(name));
+    fail_model(
+        ErrorCode::kNotFound,
+        "no model named \"{}\", and none on this machine; name a .gguf file, a model directory "
+        "or a repository to fetch (org/name), or run scripts/run.sh for the starter model",
+        printable(name));
   std::vector<std::string> names;
   for (const ModelEntry& entry : all) names.push_back(entry.name);
   fail_model(ErrorCode::kNotFound,
-             "no model named \"{}\"{}; there are: {} (or name a .gguf file or a model directory)",
+             "no model named \"{}\"{}; there are: {} (or name a .gguf file, a model directory or a "
+             "repository to fetch, org/name)",
              printable(name), did_you_mean(name, names), listed(all));
 }
 
@@ -227,19 +226,55 @@ fs::path starter(const ModelPlaces& places) {
 
 }  // namespace
 
+fs::path hf_home() {
+  if (fs::path home = environment_path("HF_HOME"); !home.empty()) return home;
+  fs::path cache = environment_path("XDG_CACHE_HOME");
+  if (cache.empty()) cache = environment_path("HOME") / ".cache";
+  return cache / "huggingface";
+}
+
 ModelPlaces ModelPlaces::from_environment() {
   ModelPlaces places;
   places.own = cache_directory() / "models";
   places.hf_cache = environment_path("HF_HUB_CACHE");
-  if (!places.hf_cache.empty()) return places;
-  fs::path home = environment_path("HF_HOME");
-  if (home.empty()) {
-    fs::path cache = environment_path("XDG_CACHE_HOME");
-    if (cache.empty()) cache = environment_path("HOME") / ".cache";
-    home = cache / "huggingface";
-  }
-  places.hf_cache = home / "hub";
+  if (places.hf_cache.empty()) places.hf_cache = hf_home() / "hub";
   return places;
+}
+
+fs::path current_snapshot(const fs::path& repository) {
+  const fs::path snapshots = repository / "snapshots";
+  const fs::path ref = repository / "refs" / "main";
+  if (const uint64_t bytes = file_bytes(ref); bytes > 0 && bytes < 256) {
+    std::string revision = read_file(ref, 256);
+    while (!revision.empty() && std::isspace(static_cast<unsigned char>(revision.back())))
+      revision.pop_back();
+    if (!revision.empty() && revision.find('/') == std::string::npos &&
+        holds_directory(snapshots / revision))
+      return snapshots / revision;
+  }
+  fs::path newest;
+  fs::file_time_type newest_time;
+  for (const fs::path& snapshot : children(snapshots)) {
+    std::error_code error;
+    const auto time = fs::last_write_time(snapshot, error);
+    if (error || !holds_directory(snapshot) || (!newest.empty() && time <= newest_time)) continue;
+    newest = snapshot;
+    newest_time = time;
+  }
+  return newest;
+}
+
+bool has_all_shards(const fs::path& directory) {
+  for (const fs::path& path : children(directory)) {
+    if (path.extension() != ".safetensors") continue;
+    // The names of shards are those of GGUF parts but for the extension.
+    fs::path as_gguf = path;
+    const auto part = gguf_part(as_gguf.replace_extension(".gguf"));
+    for (int number = 1; part && number <= part->count; ++number)
+      if (file_bytes(gguf_sibling(as_gguf, *part, number).replace_extension(".safetensors")) == 0)
+        return false;
+  }
+  return true;
 }
 
 std::string hf_repo_id(std::string_view directory_name) {
@@ -253,14 +288,14 @@ std::string hf_repo_id(std::string_view directory_name) {
 std::vector<ModelEntry> list_models(const ModelPlaces& places) {
   std::vector<ModelEntry> out;
   for (const fs::path& path : children(places.own))
-    if (holds_directory(path)) add_directory(path, path.filename().string(), out);
+    if (holds_directory(path)) add_directory(path, path.filename().string(), gguf_files(path), out);
   for (const fs::path& path : gguf_files(places.own))
     out.push_back({gguf_stem(path), path, Format::kGguf, gguf_bytes(path), gguf_stem(path)});
   for (const fs::path& repository : children(places.hf_cache)) {
     const std::string id = hf_repo_id(repository.filename().string());
     if (id.empty()) continue;
     const fs::path snapshot = current_snapshot(repository);
-    if (!snapshot.empty()) add_directory(snapshot, id, out);
+    if (!snapshot.empty()) add_directory(snapshot, id, snapshot_gguf_files(snapshot), out);
   }
   std::sort(out.begin(), out.end(),
             [](const ModelEntry& a, const ModelEntry& b) { return a.name < b.name; });

@@ -43,6 +43,16 @@ std::vector<ModelEntry> list_models(const ModelPlaces& places = ModelPlaces::fro
 std::filesystem::path resolve_model(std::string_view name,
                                     const ModelPlaces& places = ModelPlaces::from_environment());
 
+// $HF_HOME, or huggingface in $XDG_CACHE_HOME or in ~/.cache.
+std::filesystem::path hf_home();
+
+// Of a models--org--name directory: the snapshot that refs/main names, else the newest; empty when
+// there is none.
+std::filesystem::path current_snapshot(const std::filesystem::path& repository);
+
+// Whether each shard of the directory's safetensors files that are one of several is there.
+bool has_all_shards(const std::filesystem::path& directory);
+
 // "models--org--name" → "org/name"; empty when it is no such name.
 std::string hf_repo_id(std::string_view directory_name);
 

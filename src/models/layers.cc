@@ -173,7 +173,8 @@ class LayerBuilder {
   MoeSpec moe(const MoeConfig& m) {
     MoeSpec spec;
     spec.pre = pre_mlp();
-    spec.router = load_.linear(prefix_ + m.router, m.experts, c_.hidden, m.bias);
+    spec.router =
+        load_.linear(prefix_ + m.router, m.experts, c_.hidden, m.bias, {}, WeightUse::kRouter);
     spec.top_k = m.top_k;
     spec.softmax_over_all = m.softmax_over_all;
     spec.renormalize = m.renormalize;
@@ -187,7 +188,8 @@ class LayerBuilder {
                         load_.linear(at + "up_proj", width, c_.hidden, false),
                         load_.linear(at + "down_proj", c_.hidden, width, false), c_.activation};
       if (!m.shared_gate.empty())
-        spec.shared_gate = load_.linear(prefix_ + m.shared_gate, 1, c_.hidden, false);
+        spec.shared_gate =
+            load_.linear(prefix_ + m.shared_gate, 1, c_.hidden, false, {}, WeightUse::kRouter);
     }
     spec.join = join(c_.names.post_mlp_norm);
     return spec;

@@ -47,10 +47,9 @@ Weight Loader::matrix(const std::string& module, int64_t rows, int64_t cols, Wei
 }
 
 Linear Loader::linear(const std::string& module, int64_t stored, int64_t cols, bool bias,
-                      const RowList& order) {
+                      const RowList& order, WeightUse use) {
   const RawWeight all = raw(module, stored, cols);
-  Linear linear{pack(order.empty() ? all : select_rows(all, order), module, WeightUse::kMatrix),
-                std::nullopt};
+  Linear linear{pack(order.empty() ? all : select_rows(all, order), module, use), std::nullopt};
   if (!bias) return linear;
   std::vector<float> values = floats(module + ".bias", stored);
   if (!order.empty()) {

@@ -33,7 +33,7 @@ class Loader {
   // Rows `order` of module.weight (and of module.bias), which has `stored` rows in all; a stack of
   // matrices [e, rows, cols] has e · rows. An empty order takes all.
   Linear linear(const std::string& module, int64_t stored, int64_t cols, bool bias,
-                const RowList& order = {});
+                const RowList& order = {}, WeightUse use = WeightUse::kMatrix);
 
   // The values of a tensor of `size` floats, whatever its shape.
   std::vector<float> floats(const std::string& name, int64_t size);

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "hub/config_reader.h"
 #include "models/families.h"
@@ -58,6 +59,36 @@ constexpr Family kFamilies[] = {
              artifact.path().string(), type, fmt::join(known, ", "), did_you_mean(type, known));
 }
 
+// Parts of checkpoints for images and sound, which a text model does without.
+constexpr std::string_view kTowers[] = {"vision_tower.",         "vision_model.", "visual.",
+                                        "embed_vision.",         "audio_tower.",  "embed_audio.",
+                                        "multi_modal_projector."};
+
+bool of_tower(std::string_view tensor) {
+  return std::any_of(std::begin(kTowers), std::end(kTowers), [&](std::string_view tower) {
+    const size_t at = tensor.find(tower);
+    return at == 0 || (at != tensor.npos && tensor[at - 1] == '.');
+  });
+}
+
+// Tensors that nobody took: those of towers are named and left out, others are an error.
+void audit(const hub::ModelArtifact& artifact, const std::string& type) {
+  std::vector<std::string> left = artifact.unused();
+  const auto towers = std::stable_partition(left.begin(), left.end(),
+                                            [](const std::string& n) { return !of_tower(n); });
+  if (towers != left.end())
+    log_warn(
+        "tensors for images or sound are left out, the model reads text alone",
+        {{"file", artifact.path().string()}, {"tensors", left.end() - towers}, {"first", *towers}});
+  left.erase(towers, left.end());
+  if (left.empty()) return;
+  const size_t shown = std::min<size_t>(left.size(), 5);
+  fail_param(ErrorCode::kCorruptData, left.front(),
+             "{}: {} tensors are not part of a {} model: {}{}", artifact.path().string(),
+             left.size(), type, fmt::join(left.begin(), left.begin() + ptrdiff_t(shown), ", "),
+             left.size() > shown ? ", …" : "");
+}
+
 }  // namespace
 
 std::unique_ptr<Model> load_model(hub::ModelArtifact& artifact, Backend& backend) {
@@ -66,12 +97,7 @@ std::unique_ptr<Model> load_model(hub::ModelArtifact& artifact, Backend& backend
                                    [&](const Family& f) { return f.model_type == type; });
   if (family == std::end(kFamilies)) fail_unknown(artifact, type);
   std::unique_ptr<Model> model = family->load(artifact, backend);
-  if (const std::vector<std::string> left = artifact.unused(); !left.empty())
-    fail_param(
-        ErrorCode::kCorruptData, left.front(), "{}: {} tensors are not part of a {} model: {}{}",
-        artifact.path().string(), left.size(), type,
-        fmt::join(left.begin(), left.begin() + ptrdiff_t(std::min<size_t>(left.size(), 5)), ", "),
-        left.size() > 5 ? ", …" : "");
+  audit(artifact, type);
   return model;
 }
 

@@ -34,6 +34,7 @@ class Weight {
 // How a weight will be used; decides the layout a backend packs it into.
 enum class WeightUse {
   kMatrix,  // left operand of a product: y = W x
+  kRouter,  // the same, computed in f32 whatever the type: a wrong expert is worse than a rounding
   kTable,   // only rows are looked up (embeddings)
   kVector,  // norm scales and biases: f32
 };

@@ -49,7 +49,7 @@ class CpuBackend final : public Backend {
       decode_row(raw, 0, vector->values);
       storage = std::move(vector);
     } else {
-      storage = std::make_shared<MatrixStorage>(options_.compute_f32
+      storage = std::make_shared<MatrixStorage>(options_.compute_f32 || use == WeightUse::kRouter
                                                     ? pack_dense_f32(raw, weights_, pool_)
                                                     : cpu::pack(raw, weights_, pool_));
     }
