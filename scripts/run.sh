@@ -11,8 +11,8 @@ set -euo pipefail
 named_model() {
   while [ $# -gt 0 ]; do
     case $1 in
-      -m | --model) echo "${2:-}"; return ;;
-      -m=* | --model=*) echo "${1#*=}"; return ;;
+      -m | --model | -hf | -hfr | --hf-repo) echo "${2:-}"; return ;;
+      -m=* | --model=* | -hf=* | -hfr=* | --hf-repo=*) echo "${1#*=}"; return ;;
     esac
     shift
   done
@@ -22,13 +22,13 @@ named_model() {
 wants_starter() {
   case ${1:-} in
     generate | tokenize | -*) ;;
-    serve | chat | bench | inspect) [[ ${2:--} == -* || $2 == starter ]] || return 1 ;;
+    serve | chat | bench | inspect | fit) [[ ${2:--} == -* || $2 == starter ]] || return 1 ;;
     *) return 1 ;;
   esac
   case " $* " in *" -h "* | *" --help "* | *" --version "*) return 1 ;; esac
   local model
   model=$(named_model "$@")
-  [ "${model:-${MANTOU_MODEL:-starter}}" = starter ]
+  [ "${model:-${MANTOU_HF_REPO:-${MANTOU_MODEL:-starter}}}" = starter ]
 }
 
 [ $# -gt 0 ] || set -- generate -p "What is a large language model? Answer in two sentences." --stats

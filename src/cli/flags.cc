@@ -161,6 +161,8 @@ void take_words(const Verb& verb, const std::vector<std::string>& words, Options
                  verb.name, words[0]);
     case Words::kModel:
       return single(options.model.model);
+    case Words::kRepository:
+      return single(options.model.hf_repo);
     case Words::kVerb:
       return single(options.topic);
     case Words::kPrompt:

@@ -31,10 +31,13 @@ enum VerbBit : uint32_t {
   kList = 1 << 6,
   kVersion = 1 << 7,
   kHelp = 1 << 8,
+  kGet = 1 << 9,
+  kGarbage = 1 << 10,
+  kFit = 1 << 11,
 };
 
 // What words without a dash mean to a verb.
-enum class Words { kNone, kModel, kPrompt, kText, kVerb };
+enum class Words { kNone, kModel, kPrompt, kText, kVerb, kRepository };
 
 struct Verb {
   VerbBit bit;

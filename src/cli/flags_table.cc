@@ -10,21 +10,49 @@ namespace {
 
 constexpr uint32_t kAnswering = kGenerate | kChat | kServe;
 constexpr uint32_t kRunning = kAnswering | kBench;
+constexpr uint32_t kOpening = kRunning | kTokenize | kInspect | kFit;
 
 const std::vector<Flag>& table() {
   static const std::vector<Flag> flags = {
       // Model and machine.
       {.name = "model",
        .aliases = {"-m"},
-       .verbs = kRunning | kTokenize | kInspect,
+       .verbs = kOpening,
        .group = FlagGroup::kModel,
        .value = "MODEL",
-       .help = "A .gguf file, a model directory, or a part of a name that `mantou ls` shows.",
+       .help = "A .gguf file, a model directory, a part of a name that `mantou ls` shows, or a "
+               "repository of the Hugging Face hub (org/name, org/name:QUANT), which is fetched "
+               "when it is not here.",
        .target = FIELD(model.model),
        .default_text = "none"},
+      {.name = "hf-repo",
+       .aliases = {"-hf", "-hfr"},
+       .verbs = kOpening | kGet,
+       .group = FlagGroup::kModel,
+       .value = "REPO[:QUANT]",
+       .help =
+           "Exactly this repository of the hub, fetched when it is not here; wins over --model.",
+       .target = FIELD(model.hf_repo),
+       .default_text = "none"},
+      {.name = "offline",
+       .verbs = kOpening,
+       .group = FlagGroup::kModel,
+       .help = "Fetch nothing; what is not here is an error.",
+       .target = FIELD(model.offline)},
+      {.name = "dry-run",
+       .verbs = kGet,
+       .group = FlagGroup::kModel,
+       .help = "Say what would be fetched and fetch nothing.",
+       .target = FIELD(cache.dry_run)},
+      {.name = "yes",
+       .aliases = {"-y"},
+       .verbs = kGarbage,
+       .group = FlagGroup::kModel,
+       .help = "Remove what is listed.",
+       .target = FIELD(cache.yes)},
       {.name = "ctx-size",
        .aliases = {"-c", "--context-length"},
-       .verbs = kAnswering,
+       .verbs = kAnswering | kInspect,
        .group = FlagGroup::kModel,
        .value = "N",
        .help = "Tokens a conversation may hold, prompt and answer together; 0: as many as the "
@@ -35,7 +63,7 @@ const std::vector<Flag>& table() {
        .default_text = "what the model was made for"},
       {.name = "threads",
        .aliases = {"-t"},
-       .verbs = kAnswering,
+       .verbs = kAnswering | kFit,
        .group = FlagGroup::kModel,
        .value = "N",
        .help = "Threads that compute; 0: one a core. Results do not depend on it.",
@@ -61,7 +89,7 @@ const std::vector<Flag>& table() {
        .target = CHOICE(model.compute)},
       {.name = "kv-type",
        .aliases = {"-ctk", "--cache-type-k"},
-       .verbs = kRunning,
+       .verbs = kRunning | kInspect | kFit,
        .group = FlagGroup::kModel,
        .value = "TYPE",
        .help = "Number format of the key/value cache; keys and values share it.",
@@ -356,7 +384,7 @@ const std::vector<Flag>& table() {
        .help = "Print token counts and speeds to standard error at the end.",
        .target = FIELD(prompt.stats)},
       {.name = "json",
-       .verbs = kTokenize | kInspect | kList,
+       .verbs = kTokenize | kInspect | kFit | kList,
        .group = FlagGroup::kOutput,
        .help = "Print JSON.",
        .target = FIELD(json)},
@@ -390,7 +418,13 @@ constexpr EnvironmentVariable kVariables[] = {
     {"MANTOU_CPU_ISA",
      "scalar, avx2 or avx512: the best instruction set to use. Results do not depend on it."},
     {"HF_HUB_CACHE, HF_HOME",
-     "Where models of the Hugging Face cache are looked for; default: ~/.cache/huggingface/hub."},
+     "Where models of the Hugging Face cache are looked for and fetched to; default: "
+     "~/.cache/huggingface/hub."},
+    {"HF_TOKEN, HF_TOKEN_PATH",
+     "The token for private and gated repositories, or the file that holds it; default: "
+     "$HF_HOME/token."},
+    {"HF_ENDPOINT", "The hub to fetch from; default: https://huggingface.co."},
+    {"HF_HUB_OFFLINE", "1: the same as --offline."},
 };
 
 }  // namespace

@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
 using Variables = std::map<std::string, std::string>;
 
-constexpr uint32_t kAllVerbs =
-    kGenerate | kChat | kServe | kBench | kTokenize | kInspect | kList | kVersion | kHelp;
+constexpr uint32_t kAllVerbs = kGenerate | kChat | kServe | kBench | kTokenize | kInspect | kList |
+                               kVersion | kHelp | kGet | kGarbage | kFit;
 
 Options parse_line(std::string_view verb, const Strings& args, const Variables& variables = {}) {
   return parse(find_verb(verb), args, [&](const std::string& name) -> std::optional<std::string> {
@@ -67,6 +67,17 @@ const Case kCases[] = {
     {"generate", {"-m", "smol"}, HOLDS(o.model.model == "smol")},
     {"inspect", {"--model", "smol"}, HOLDS(o.model.model == "smol")},
     {"inspect", {"smol"}, HOLDS(o.model.model == "smol")},
+    {"fit", {"smol"}, HOLDS(o.model.model == "smol")},
+    {"get", {"org/m:Q8_0"}, HOLDS(o.model.hf_repo == "org/m:Q8_0")},
+    {"serve", {"-hf", "org/m"}, HOLDS(o.model.hf_repo == "org/m")},
+    {"chat", {"-hfr", "org/m"}, HOLDS(o.model.hf_repo == "org/m")},
+    {"get", {"--hf-repo", "org/m"}, HOLDS(o.model.hf_repo == "org/m")},
+    {"serve", {"--offline"}, HOLDS(o.model.offline)},
+    {"get", {"--dry-run"}, HOLDS(o.cache.dry_run)},
+    {"gc", {"--yes"}, HOLDS(o.cache.yes)},
+    {"gc", {"-y"}, HOLDS(o.cache.yes)},
+    {"inspect", {"--ctx-size", "4096"}, HOLDS(o.model.ctx_size == 4096)},
+    {"fit", {"--kv-type", "f32"}, HOLDS(o.model.kv_type == KvType::kF32)},
     {"serve", {"-c", "4096"}, HOLDS(o.model.ctx_size == 4096)},
     {"serve", {"--ctx-size=4096"}, HOLDS(o.model.ctx_size == 4096)},
     {"serve", {"--ctx_size", "4096"}, HOLDS(o.model.ctx_size == 4096)},

@@ -34,6 +34,8 @@ std::string_view words_usage(Words words) {
       return " [TEXT …]";
     case Words::kVerb:
       return " [VERB]";
+    case Words::kRepository:
+      return " REPO[:QUANT|:FILE]";
   }
   return "";
 }

@@ -8,9 +8,9 @@
 #include "backends/cpu/cpu_backend.h"
 #include "base/cpu_count.h"
 #include "base/random.h"
+#include "cli/find_model.h"
 #include "hub/config_reader.h"
 #include "hub/model_artifact.h"
-#include "hub/resolve.h"
 #include "models/registry.h"
 #include "runtime/model_executor.h"
 
@@ -47,7 +47,7 @@ SamplingParams recommended_sampling(const hub::ModelArtifact& artifact) {
 
 LoadedModel load_model(const ModelOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const auto artifact = hub::ModelArtifact::open(hub::resolve_model(options.model));
+  const auto artifact = hub::ModelArtifact::open(find_model(options));
   std::future<TextSide> text = std::async(std::launch::async, build_text, artifact->tokenizer());
 
   LoadedModel loaded;

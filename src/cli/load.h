@@ -26,7 +26,8 @@ struct LoadedModel {
   double load_seconds = 0;
 };
 
-// Resolves options.model, opens, checks and packs it. Errors name the file and what is wrong.
+// Finds (and fetches) what options name, opens, checks and packs it. Errors name the file and what
+// is wrong.
 LoadedModel load_model(const ModelOptions& options);
 
 // A request with the options' limits and sampling over the model's defaults; a seed of its own

@@ -19,9 +19,11 @@ namespace mantou::cli {
 enum class Compute { kAuto, kF32 };  // kF32: activations are never quantized
 enum class TableFormat { kMarkdown, kCsv, kJson };
 
-// generate, chat, serve, bench; `model` also inspect and tokenize.
+// generate, chat, serve, bench; `model` also inspect, fit and tokenize.
 struct ModelOptions {
   std::string model;     // a path or part of a name; empty: not given
+  std::string hf_repo;   // "org/name", "org/name:QUANT"; wins over model; also get
+  bool offline = false;  // fetch nothing
   int64_t ctx_size = 0;  // 0: what the checkpoint was made for
   int threads = 0;       // 0: one a core
   int batch_size = 512;  // prompt tokens a step forwards at most
@@ -79,6 +81,11 @@ struct TokenizeOptions {
   bool parse_special = false;
 };
 
+struct CacheOptions {
+  bool dry_run = false;  // get: only say what would come
+  bool yes = false;      // gc: remove it
+};
+
 struct Options {
   ModelOptions model;
   SamplingOptions sampling;
@@ -87,8 +94,9 @@ struct Options {
   ServerOptions server;
   BenchOptions bench;
   TokenizeOptions tokenize;
+  CacheOptions cache;
   LogLevel log_level = LogLevel::kWarn;
-  bool json = false;      // inspect, ls, tokenize
+  bool json = false;      // inspect, fit, ls, tokenize
   bool markdown = false;  // help
   std::string topic;      // help: the verb asked about
   bool help = false;      // --help was given: print the verb's help instead of running it

@@ -7,11 +7,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "cli/find_model.h"
 #include "cli/human.h"
 #include "cli/inspection_backend.h"
+#include "cli/memory_need.h"
 #include "cli/verbs/verbs.h"
 #include "hub/model_artifact.h"
-#include "hub/resolve.h"
 #include "models/registry.h"
 #include "text/tokenizer.h"
 
@@ -39,25 +40,32 @@ json describe_tensors(const hub::ModelArtifact& artifact) {
   return {{"count", all.count}, {"bytes", all.bytes}, {"types", types}};
 }
 
-// What a row costs in the cache as f16: full layers grow with each token, sliding ones stop at
-// their window.
-json describe_cache(const models::Model& model) {
-  constexpr size_t kElement = 2;  // bytes
-  size_t growing = 0, sliding = 0;
+// What a row costs in the cache: full layers grow with each token, sliding ones stop at their
+// window.
+json describe_cache(const MemoryNeed& need, KvType type) {
+  size_t growing = 0, all = 0;
   int64_t window = 0;
-  int layers = 0, sliding_layers = 0;
-  for (const StateSpec& spec : model.state_specs(KvType::kF16)) {
-    const size_t bytes = 2 * size_t(spec.kv_heads) * size_t(spec.head_dim) * kElement;
-    (spec.window > 0 ? sliding : growing) += bytes;
+  int sliding_layers = 0;
+  for (const StateSpec& spec : need.states) {
+    const size_t bytes = MemoryNeed{.states = {spec}}.cache_bytes(1);
+    all += bytes;
+    growing += spec.window > 0 ? 0 : bytes;
     sliding_layers += spec.window > 0;
     window = std::max(window, spec.window);
-    layers += 1;
   }
-  return {{"layers", layers},
-          {"bytes_per_token", growing + sliding},
-          {"bytes_per_token_beyond_window", growing},
-          {"sliding_layers", sliding_layers},
-          {"window", window}};
+  return {{"layers", need.states.size()},     {"type", kKvTypeNames[size_t(type)]},
+          {"bytes_per_token", all},           {"bytes_per_token_beyond_window", growing},
+          {"sliding_layers", sliding_layers}, {"window", window}};
+}
+
+// Of one conversation.
+json describe_memory(const MemoryNeed& need, int64_t ctx_size) {
+  const int64_t context = ctx_size > 0 ? ctx_size : need.train_context;
+  const uint64_t cache = need.cache_bytes(context);
+  return {{"context", context},
+          {"weights", need.weights},
+          {"cache", cache},
+          {"total", need.weights + cache}};
 }
 
 json describe_tokenizer(const TokenizerSource& source) {
@@ -80,12 +88,14 @@ json describe_tokenizer(const TokenizerSource& source) {
 }
 
 // Loads the model without computing; why it would not load is part of the answer.
-json describe_load(hub::ModelArtifact& artifact) {
+json describe_load(hub::ModelArtifact& artifact, const ModelOptions& options) {
   json out = {{"supported", true}};
   try {
     const auto backend = make_inspection_backend();
     const auto model = models::load_model(artifact, *backend);
-    out["cache"] = describe_cache(*model);
+    const MemoryNeed need = memory_need(artifact, *model, options.kv_type);
+    out["cache"] = describe_cache(need, options.kv_type);
+    out["memory"] = describe_memory(need, options.ctx_size);
   } catch (const Error& error) {
     out["supported"] = false;
     out["problem"] = error.message();
@@ -100,12 +110,20 @@ std::string token_text(const json& token) {
 }
 
 void print_cache(const json& cache) {
-  fmt::print("cache      {} per token in {} layers (f16)\n",
-             human_bytes(cache["bytes_per_token"].get<double>()), cache["layers"].get<int>());
+  fmt::print("cache      {} per token in {} layers ({})\n",
+             human_bytes(cache["bytes_per_token"].get<double>()), cache["layers"].get<int>(),
+             cache["type"].get<std::string>());
   if (const int sliding = cache["sliding_layers"].get<int>(); sliding > 0)
     fmt::print("           beyond {} tokens {} per token: {} layers slide\n",
                cache["window"].get<int64_t>(),
                human_bytes(cache["bytes_per_token_beyond_window"].get<double>()), sliding);
+}
+
+void print_memory(const json& memory) {
+  fmt::print("memory     {} for weights and {} for the cache of {} tokens: {}\n",
+             human_bytes(memory["weights"].get<double>()),
+             human_bytes(memory["cache"].get<double>()), memory["context"].get<int64_t>(),
+             human_bytes(memory["total"].get<double>()));
 }
 
 void print_report(const json& report) {
@@ -115,6 +133,7 @@ void print_report(const json& report) {
   fmt::print("loads      {}\n",
              load["supported"].get<bool>() ? "yes" : "no: " + load["problem"].get<std::string>());
   if (load.contains("cache")) print_cache(load["cache"]);
+  if (load.contains("memory")) print_memory(load["memory"]);
   for (const json& name : load["unused"])
     if (load["supported"].get<bool>()) fmt::print("unused     {}\n", name.get<std::string>());
 
@@ -141,7 +160,7 @@ void print_report(const json& report) {
 }  // namespace
 
 int run_inspect(const Options& options) {
-  const auto artifact = hub::ModelArtifact::open(hub::resolve_model(options.model.model));
+  const auto artifact = hub::ModelArtifact::open(find_model(options.model));
   const json report = {
       {"name", artifact->name()},
       {"path", artifact->path().string()},
@@ -149,7 +168,7 @@ int run_inspect(const Options& options) {
       {"config", artifact->config()},
       {"generation_config", artifact->generation_config()},
       {"tensors", describe_tensors(*artifact)},
-      {"load", describe_load(*artifact)},
+      {"load", describe_load(*artifact, options.model)},
       {"tokenizer", describe_tokenizer(artifact->tokenizer())},
   };
   if (options.json)

@@ -5,10 +5,10 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "cli/find_model.h"
 #include "cli/token_ids.h"
 #include "cli/verbs/verbs.h"
 #include "hub/model_artifact.h"
-#include "hub/resolve.h"
 #include "text/tokenizer.h"
 
 namespace mantou::cli {
@@ -48,7 +48,7 @@ int run_tokenize(const Options& options) {
         ErrorCode::kInvalidArgument, "--ids",
         "--ids turns ids into text; --no-bos and --parse-special are for the other way, leave "
         "them out");
-  const auto artifact = hub::ModelArtifact::open(hub::resolve_model(options.model.model));
+  const auto artifact = hub::ModelArtifact::open(find_model(options.model));
   const auto tokenizer = text::Tokenizer::build(artifact->tokenizer());
   const std::string input = read_input(options.tokenize.text);
   if (options.tokenize.ids)

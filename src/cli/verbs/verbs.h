@@ -20,7 +20,10 @@ int run_serve(const Options& options);
 int run_bench(const Options& options);
 int run_tokenize(const Options& options);
 int run_inspect(const Options& options);
+int run_fit(const Options& options);
+int run_get(const Options& options);
 int run_ls(const Options& options);
+int run_gc(const Options& options);
 int run_version(const Options& options);
 int run_help(const Options& options);
 

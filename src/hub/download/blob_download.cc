@@ -21,7 +21,7 @@ class Download {
         events_(events),
         partial_(partial),
         what_(fmt::format("{}/{}", repo, printable(file.path))),
-        retries_(client.retry(), what_) {}
+        retries_(client.retry(), client.retry().attempts, what_) {}
 
   // Until the partial file has the right length and contents.
   void run() {

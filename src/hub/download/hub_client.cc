@@ -86,8 +86,10 @@ std::string problem_of(const HttpAnswer& answer) {
 
 void Retries::wait_or_fail(const HttpAnswer& answer, const std::string& problem) {
   ++failures_;
-  if (failures_ >= policy_.attempts)
-    fail(ErrorCode::kUnavailable, "{}: {}; gave up after {} tries, run the same command to go on",
+  if (failures_ >= attempts_)
+    fail(ErrorCode::kUnavailable,
+         "{}: {}; gave up after {} tries; check the network (and HF_ENDPOINT) and run the same "
+         "command to go on",
          what_, problem, failures_);
   auto delay = policy_.first_delay * (1 << std::min(failures_ - 1, 16));
   delay = std::min<std::chrono::milliseconds>(delay, policy_.longest_delay);
@@ -152,7 +154,7 @@ HttpAnswer HubClient::tried(const HttpRequest& request, const std::string& repo,
     body->append(bytes);
     return true;
   };
-  Retries retries(retry_, what);
+  Retries retries(retry_, retry_.ask_attempts, what);
   for (;;) {
     HttpAnswer answer = transport_.get(request, sink);
     if (is_success(answer)) return answer;

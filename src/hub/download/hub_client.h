@@ -22,7 +22,8 @@ struct Endpoint {
 };
 
 struct RetryPolicy {
-  int attempts = 6;  // in a row without a byte of progress
+  int attempts = 6;      // of reading a file, in a row without a byte of progress
+  int ask_attempts = 4;  // of everything else
   std::chrono::milliseconds first_delay{500};
   std::chrono::milliseconds longest_delay{16'000};
   std::chrono::seconds patience{120};  // the longest Retry-After that is waited for
@@ -33,7 +34,8 @@ struct RetryPolicy {
 class Retries {
  public:
   // `what` begins the messages: "org/name/model.gguf".
-  Retries(const RetryPolicy& policy, std::string what) : policy_(policy), what_(std::move(what)) {}
+  Retries(const RetryPolicy& policy, int attempts, std::string what)
+      : policy_(policy), attempts_(attempts), what_(std::move(what)) {}
 
   void made_progress() { failures_ = 0; }
   // Waits before the next try; throws when there were enough, or when the answer asks for a longer
@@ -42,6 +44,7 @@ class Retries {
 
  private:
   RetryPolicy policy_;
+  int attempts_;
   std::string what_;
   int failures_ = 0;
 };

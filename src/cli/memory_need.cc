@@ -1,0 +1,79 @@
+#include "cli/memory_need.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace mantou::cli {
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// One of the experts a router chooses among, in the names of checkpoints and of GGUF files.
+bool is_routed_expert(std::string_view name) {
+  return (contains(name, ".experts.") && !contains(name, "shared_experts")) ||
+         contains(name, "_exps.");
+}
+
+bool is_embedding(std::string_view name) {
+  return contains(name, "embed_tokens") || contains(name, "token_embd");
+}
+
+// The share of the experts that a token runs through; 1 without experts.
+double expert_share(const nlohmann::json& config) {
+  const auto number = [&](const char* key) {
+    const auto found = config.find(key);
+    return found != config.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  const double experts = std::max(number("num_experts"), number("num_local_experts"));
+  const double chosen = number("num_experts_per_tok");
+  return experts > 0 && chosen > 0 ? std::min(1.0, chosen / experts) : 1.0;
+}
+
+bool has_own_head(const hub::ModelArtifact& artifact) {
+  return artifact.has("lm_head.weight") && !artifact.config().value("tie_word_embeddings", false);
+}
+
+}  // namespace
+
+uint64_t MemoryNeed::cache_bytes(int64_t tokens) const {
+  uint64_t bytes = 0;
+  for (const StateSpec& spec : states) {
+    const int64_t held = spec.window > 0 ? std::min(tokens, spec.window) : tokens;
+    const uint64_t element = spec.type == KvType::kF32 ? 4 : 2;
+    bytes += 2 * uint64_t(spec.kv_heads) * uint64_t(spec.head_dim) * element * uint64_t(held);
+  }
+  return bytes;
+}
+
+int64_t MemoryNeed::largest_context(uint64_t bytes) const {
+  int64_t low = 0, high = train_context;  // low fits
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (cache_bytes(middle) <= bytes)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+MemoryNeed memory_need(const hub::ModelArtifact& artifact, const models::Model& model,
+                       KvType type) {
+  MemoryNeed need;
+  need.states = model.state_specs(type);
+  need.train_context = model.info().train_context;
+  const double share = expert_share(artifact.config());
+  const bool own_head = has_own_head(artifact);
+  double read = 0;
+  for (const auto& tensor : artifact.tensors()) {
+    need.weights += tensor.bytes;
+    if (is_embedding(tensor.name) && own_head) continue;
+    read += double(tensor.bytes) * (is_routed_expert(tensor.name) ? share : 1.0);
+  }
+  need.read_per_token = uint64_t(read);
+  return need;
+}
+
+}  // namespace mantou::cli
