@@ -119,6 +119,28 @@ TEST_F(ResolveTest, SplitFilesAreOneModel) {
   EXPECT_EQ(resolve("own"), places_.own / "own-00002-of-00002.gguf");  // opening names the missing
 }
 
+TEST_F(ResolveTest, OnlyWholeModelsOfTheCacheAreListed) {
+  add("org--big-GGUF", "r", "big-Q4_K_M-00001-of-00002.gguf");
+  add("org--shards", "r", "config.json", "{}");
+  add("org--shards", "r", "model-00002-of-00002.safetensors");
+  EXPECT_TRUE(list_models(places_).empty());
+  add("org--big-GGUF", "r", "big-Q4_K_M-00002-of-00002.gguf");
+  add("org--shards", "r", "model-00001-of-00002.safetensors");
+  EXPECT_EQ(list_models(places_).size(), 2u);
+  root_.write("models/own/config.json", std::string_view("{}"));
+  root_.write("models/own/model-00001-of-00002.safetensors", std::string_view("x"));
+  EXPECT_EQ(list_models(places_).size(), 2u);
+}
+
+TEST_F(ResolveTest, QuantizationsInDirectoriesOfTheirOwn) {
+  const fs::path q4 = add("org--m-GGUF", "r", "Q4_K_M/m-Q4_K_M-00001-of-00002.gguf");
+  add("org--m-GGUF", "r", "Q4_K_M/m-Q4_K_M-00002-of-00002.gguf");
+  EXPECT_EQ(resolve("org/m-GGUF"), q4);
+  const fs::path q8 = add("org--m-GGUF", "r", "m-Q8_0.gguf");
+  EXPECT_EQ(resolve("org/m-GGUF:Q8_0"), q8);
+  EXPECT_EQ(resolve("org/m-GGUF:Q4_K_M"), q4);
+}
+
 TEST_F(ResolveTest, Revisions) {
   const fs::path older = add_checkpoint("org--m", "r1");
   const fs::path newer = add_checkpoint("org--m", "r2");

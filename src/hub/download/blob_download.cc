@@ -45,7 +45,7 @@ class Download {
         farthest = partial_.bytes();
         retries_.made_progress();
       }
-      retries_.wait_or_fail(answer, problem_.empty() ? problem(answer) : problem_);
+      retries_.wait_or_fail(answer, problem_.empty() ? problem(answer) : problem_, events_.note);
     }
   }
 

@@ -2,6 +2,7 @@
 // hop's scheme is checked and the token stays with its origin.
 #include <curl/curl.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <optional>
@@ -136,6 +137,31 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   return guarded(hop, size * count, [&] { return hop.take({data, size * count}); });
 }
 
+// A peer that closes while OpenSSL writes raises SIGPIPE, which must not end the program: kept from
+// this thread for as long as the object lives.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoSigpipe() {
+    const timespec now{};
+    if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &now);  // the one that came meanwhile
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_{}, before_{};
+  bool was_pending_ = false;
+};
+
 class HeaderList {
  public:
   ~HeaderList() { curl_slist_free_all(list_); }
@@ -223,7 +249,8 @@ class CurlTransport final : public Transport {
     if (const char* roots = std::getenv("SSL_CERT_FILE"); roots != nullptr && *roots != '\0')
       curl_easy_setopt(curl_, CURLOPT_CAINFO, roots);
 
-    CURLcode code = curl_easy_perform(curl_);
+    const NoSigpipe quiet;
+    const CURLcode code = curl_easy_perform(curl_);
     if (code == CURLE_OK) guarded(hop, 1, [&] { return hop.begin(); });  // an answer without a body
     if (hop.error) std::rethrow_exception(hop.error);
     if (code == CURLE_OK || hop.ended || (hop.next && hop.ignored > kLongestIgnored)) return;

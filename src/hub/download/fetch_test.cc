@@ -135,6 +135,12 @@ TEST_F(FetchTest, ASecondQuantizationJoinsTheFirstAndANewCommitKeepsBoth) {
   EXPECT_EQ(read_file(repository() / "refs/main"), hub_.commit);
 }
 
+TEST_F(FetchTest, NamesThatAddressesCannotHold) {
+  hub_.add("org/odd", "dir %20/m #1?ü+Q4_K_M.gguf", "odd", true);
+  EXPECT_EQ(read_file(fetch("org/odd")), "odd");
+  EXPECT_EQ(names(), std::vector<std::string>{"org/odd"});
+}
+
 TEST_F(FetchTest, TheTokenStaysWithTheHub) {
   FetchOptions with_token = options();
   with_token.endpoint.token = "hf_secret";
@@ -364,6 +370,45 @@ TEST_F(FetchTest, ADeadProcessHoldsNothing) {
   EXPECT_EQ(holder, child);
   ::close(ready[0]);
   ::close(ready[1]);
+}
+
+TEST_F(FetchTest, KilledProcessesLeaveNothingHalfWritten) {
+  hub_.add("org/s", "s-Q4_K_M-00001-of-00002.gguf", random_bytes(kLarge, 5), true);
+  hub_.add("org/s", "s-Q4_K_M-00002-of-00002.gguf", random_bytes(kLarge, 6), true);
+  hub_.set_faults([n = 0](const TestRequest& request) mutable {  // so that it takes a few tries
+    return request.store ? Fault{.cut_after = size_t(20'000 * (1 + ++n % 5))} : Fault();
+  });
+  FetchOptions patient = options();
+  patient.retry.sleep = [](milliseconds) { std::this_thread::sleep_for(milliseconds(1)); };
+  std::mt19937 random(7);
+  int finished = 0;
+  for (int round = 0; round < 200 && finished == 0; ++round) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      try {
+        Fetcher fetcher(patient);
+        fetcher.fetch(fetcher.plan({"org/s", ""}), {});
+      } catch (...) {
+        ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    std::this_thread::sleep_for(milliseconds(random() % 60));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    finished += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    const fs::path blobs = root_.path() / "hub/models--org--s/blobs";
+    std::error_code none;
+    for (fs::directory_iterator at(blobs, none), end; !none && at != end; ++at) {
+      if (at->path().extension() == ".incomplete") continue;
+      ASSERT_EQ(TestHub::hash_of(read_file(at->path()), true), at->path().filename());
+    }
+    for (const std::string& name : names()) ASSERT_EQ(name, "org/s");
+    ASSERT_EQ(names().empty(), find_fetched(root_.path() / "hub", {"org/s", ""}).empty());
+  }
+  EXPECT_EQ(fetch("org/s").filename(), "s-Q4_K_M-00001-of-00002.gguf");
+  EXPECT_EQ(read_file(fetch("org/s")), random_bytes(kLarge, 5));
 }
 
 // ---- Many simulated transfers: whatever goes wrong, the cache is whole and the bytes are right.

@@ -84,7 +84,8 @@ std::string problem_of(const HttpAnswer& answer) {
   return fmt::format("the server answers {}", answer.status);
 }
 
-void Retries::wait_or_fail(const HttpAnswer& answer, const std::string& problem) {
+void Retries::wait_or_fail(const HttpAnswer& answer, const std::string& problem,
+                           const std::function<void(const std::string&)>& note) {
   ++failures_;
   if (failures_ >= attempts_)
     fail(ErrorCode::kUnavailable,
@@ -100,6 +101,9 @@ void Retries::wait_or_fail(const HttpAnswer& answer, const std::string& problem)
            problem, after->count());
     delay = std::max<std::chrono::milliseconds>(delay, *after);
   }
+  constexpr std::chrono::milliseconds kNoticed{2000};
+  if (note && delay >= kNoticed)
+    note(fmt::format("{}: {}; trying again in {} s", what_, problem, delay.count() / 1000));
   if (policy_.sleep)
     policy_.sleep(delay);
   else

@@ -39,8 +39,10 @@ class Retries {
 
   void made_progress() { failures_ = 0; }
   // Waits before the next try; throws when there were enough, or when the answer asks for a longer
-  // wait than policy.patience. `problem` says what went wrong with `answer`.
-  void wait_or_fail(const HttpAnswer& answer, const std::string& problem);
+  // wait than policy.patience. `problem` says what went wrong with `answer`; waits that people
+  // notice are told to `note`, which may be empty.
+  void wait_or_fail(const HttpAnswer& answer, const std::string& problem,
+                    const std::function<void(const std::string&)>& note = nullptr);
 
  private:
   RetryPolicy policy_;

@@ -29,7 +29,7 @@
 namespace mantou::hub::testing {
 
 struct TestRequest {
-  std::string method, target;  // target as sent: "/org/m/resolve/…"
+  std::string method, target;  // target decoded: "/org/m/resolve/…"
   std::map<std::string, std::string> headers;
   bool store = false;  // came to the store's port
   bool content() const { return method == "GET" && target.find("/api/") == std::string::npos; }
@@ -149,12 +149,28 @@ class TestHub {
     if (!fault.reset) answer(fd, request, fault);
   }
 
+  static std::string decoded(const std::string& text) {
+    std::string out;
+    for (size_t i = 0; i < text.size(); ++i) {
+      if (text[i] != '%') {
+        out += text[i];
+        continue;
+      }
+      int value = 0;
+      std::from_chars(text.data() + i + 1, text.data() + std::min(i + 3, text.size()), value, 16);
+      out += char(value);
+      i += 2;
+    }
+    return out;
+  }
+
   static TestRequest parse(const std::string& text) {
     TestRequest request;
     std::istringstream lines(text);
     std::string line;
     std::getline(lines, line);
     std::istringstream(line) >> request.method >> request.target;
+    request.target = decoded(request.target);
     while (std::getline(lines, line) && line != "\r") {
       const size_t colon = line.find(':');
       if (colon == std::string::npos) continue;
