@@ -78,11 +78,14 @@ struct Hop {
     return (s == 301 || s == 302 || s == 303 || s == 307 || s == 308) &&
            !answer.header("location").empty();
   }
+  bool is_enough() const {
+    return !request.enough.empty() && !answer.header(request.enough).empty();
+  }
   // After the headers: follow, or hand the answer to the sink.
   bool begin() {
     if (begun) return !ended;
     begun = true;
-    if (redirects()) {
+    if (redirects() && !is_enough()) {
       next = parse_url(std::string(answer.header("location")), &url);
       if (next && !request.leave_host && !next->same_origin(url)) next.reset();
       if (next) return true;

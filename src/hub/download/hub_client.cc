@@ -183,6 +183,7 @@ RepoFile HubClient::describe(const std::string& repo, const std::string& commit,
   HttpRequest head = request(fmt::format("/{}/resolve/{}/{}", repo, commit, file.path));
   head.head = true;
   head.leave_host = false;  // the hub's own answer has the checksum, the store's need not
+  head.enough = "x-linked-etag";
   HttpAnswer answer = tried(head, repo, what, nullptr);
   if (answer.header("x-linked-etag").empty() && answer.header("etag").empty() &&
       answer.status >= 300) {

@@ -82,6 +82,7 @@ class TestHub {
   std::string url() const { return "http://127.0.0.1:" + std::to_string(hub_.port); }
   std::string store_url() const { return "http://127.0.0.1:" + std::to_string(store_.port); }
 
+  bool store_beside = false;  // large files lie on the hub's own port
   std::string commit = std::string(40, 'c');
   bool list_details = true;  // sizes and hashes in the listing
 
@@ -184,7 +185,7 @@ class TestHub {
   void answer(int fd, const TestRequest& request, const Fault& fault) {
     using Headers = std::map<std::string, std::string>;
     if (fault.status != 0) return send(fd, request, fault, fault.status, fault.headers, "no");
-    if (request.store) {
+    if (request.store || request.target.rfind('/') == 0) {
       for (const auto& [repo, files] : repos_)
         for (const auto& [path, file] : files)
           if (file.large && request.target == "/" + hash_of(file.content, true))
@@ -204,7 +205,7 @@ class TestHub {
       if (!file.large) return send_file(fd, request, fault, file, headers);
       headers["X-Linked-Etag"] = "\"" + hash + "\"";
       headers["X-Linked-Size"] = std::to_string(file.content.size());
-      headers["Location"] = store_url() + "/" + hash;
+      headers["Location"] = (store_beside ? "" : store_url()) + "/" + hash;
       Fault none;  // the store's answer may fail, this one does not
       return send(fd, request, none, 302, headers, "elsewhere");
     }

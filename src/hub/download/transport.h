@@ -20,6 +20,7 @@ struct HttpRequest {
   std::string token;       // bearer; redirects to another scheme, host or port do not carry it
   bool head = false;       // headers only
   bool leave_host = true;  // false: a redirect to another host is returned, not followed
+  std::string enough;      // a redirect with this header (lower case) is returned, not followed
   uint64_t from = 0;       // > 0: the bytes from here on (Range)
   std::string if_range;    // strong ETag that the range must belong to; empty: any
 };
