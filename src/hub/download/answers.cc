@@ -180,8 +180,9 @@ std::optional<std::chrono::seconds> parse_retry_after(std::string_view text,
   const std::string copy(text);
   const char* end = ::strptime(copy.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &date);
   if (end == nullptr || *end != '\0') return std::nullopt;
-  const auto wait = std::chrono::duration_cast<std::chrono::seconds>(
-      std::chrono::system_clock::from_time_t(::timegm(&date)) - now);
+  // In whole seconds: a far year does not fit the clock's own unit.
+  const auto wait =
+      std::chrono::seconds(int64_t(::timegm(&date)) - std::chrono::system_clock::to_time_t(now));
   return std::clamp(wait, std::chrono::seconds(0), std::chrono::seconds(int64_t(kLongest)));
 }
 

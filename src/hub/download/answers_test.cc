@@ -96,6 +96,7 @@ TEST(RetryAfter, SecondsAndDates) {
   EXPECT_EQ(parse_retry_after("120", now), seconds(120));
   EXPECT_EQ(parse_retry_after("Sun, 06 Nov 1994 08:50:37 GMT", now), seconds(60));
   EXPECT_EQ(parse_retry_after("Sun, 06 Nov 1994 08:00:00 GMT", now), seconds(0));
+  EXPECT_EQ(parse_retry_after("Sun, 06 Nov 3988 08:50:37 GMT", now), seconds(1'000'000));
   for (const char* text : {"", "-1", "soon", "1.5", "Sun, 06 Nov 1994"})
     EXPECT_FALSE(parse_retry_after(text, now)) << text;
 }

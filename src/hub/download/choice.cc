@@ -131,8 +131,9 @@ std::vector<RepoFile> directory_files(const RepoListing& listing) {
       out.push_back(file);
   }
   if (!weights || !config) return {};
-  std::stable_partition(out.begin(), out.end(),
-                        [](const RepoFile& file) { return file.path == "config.json"; });
+  const auto first = std::find_if(out.begin(), out.end(),
+                                  [](const RepoFile& file) { return file.path == "config.json"; });
+  std::rotate(out.begin(), first, first + 1);
   return out;
 }
 

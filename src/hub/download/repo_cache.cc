@@ -108,8 +108,9 @@ void RepoCache::publish(const std::string& commit, const std::vector<RepoFile>& 
   }
   // Into a snapshot that is there: what makes a directory a model comes last.
   std::vector<RepoFile> ordered = files;
-  std::stable_partition(ordered.begin(), ordered.end(),
-                        [](const RepoFile& file) { return file.path != "config.json"; });
+  const auto config = std::find_if(ordered.begin(), ordered.end(),
+                                   [](const RepoFile& file) { return file.path == "config.json"; });
+  if (config != ordered.end()) std::rotate(config, config + 1, ordered.end());
   for (const RepoFile& file : ordered) link_file(wanted, file);
   write_ref(root_ / "refs", commit);
 }
