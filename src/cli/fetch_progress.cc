@@ -10,7 +10,7 @@
 namespace mantou::cli {
 
 std::string human_seconds(double seconds) {
-  const int64_t s = int64_t(std::clamp(seconds, 0.0, 1e9) + 0.5);
+  const int64_t s = std::llround(std::clamp(seconds, 0.0, 1e9));
   if (s < 3600) return fmt::format("{}:{:02}", s / 60, s % 60);
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }

@@ -340,6 +340,7 @@ TEST_F(FetchTest, ThreadsAndProcessesShareOneDownload) {
     try {
       good = work();
     } catch (...) {
+      good = false;
     }
     ::_exit(good ? 0 : 1);
   }
@@ -361,12 +362,13 @@ TEST_F(FetchTest, ADeadProcessHoldsNothing) {
   const pid_t child = ::fork();
   if (child == 0) {
     const auto lock = FileLock::try_take(path);
-    [[maybe_unused]] const auto written = ::write(ready[1], "x", 1);
+    [[maybe_unused]] const auto written = ::write(ready[1], lock ? "x" : "n", 1);
     ::pause();
     ::_exit(0);
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 'x');
   EXPECT_FALSE(FileLock::try_take(path));
   int holder = 0;
   const auto lock = FileLock::take(path, FileLock::Mode::kExclusive, [&](int process) {

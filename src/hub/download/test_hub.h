@@ -59,7 +59,7 @@ class TestHub {
       address.sin_family = AF_INET;
       address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       socklen_t size = sizeof(address);
-      if (::bind(door->fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      if (door->fd < 0 || ::bind(door->fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
           ::listen(door->fd, 64) != 0 ||
           ::getsockname(door->fd, reinterpret_cast<sockaddr*>(&address), &size) != 0)
         std::abort();
@@ -254,7 +254,8 @@ class TestHub {
   void send(int fd, const TestRequest& request, const Fault& fault, int status,
             const std::map<std::string, std::string>& headers, const std::string& body) {
     std::string text = "HTTP/1.1 " + std::to_string(status) + " status\r\nConnection: close\r\n";
-    for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
+    for (const auto& [name, value] : headers)
+      text.append(name).append(": ").append(value).append("\r\n");
     text += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
     if (request.method != "HEAD") text += body.substr(0, fault.cut_after.value_or(body.size()));
     size_t done = 0;
