@@ -153,7 +153,7 @@ stage_asan() {
 
 stage_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-  unset MANTOU_TEST_FULL  # races show in short property runs, too; the long ones would take hours here
+  unset MANTOU_TEST_FULL  # races show in short runs; the long ones take over half an hour here
   # Arithmetic on one thread has no races to find and takes ThreadSanitizer ten minutes: --full only.
   if [ -z "$FULL" ]; then
     export GTEST_FILTER='-*Properties*:*ExtremeLogits:*AttentionShapes*:Elementwise.*:Quantize.*:Pack.*:AttentionFunctions.*'
