@@ -146,26 +146,29 @@ stage_bridge() {
 }
 
 stage_asan() {
-  export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+  local names
+  export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1
   export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-  sanitized asan "${ASAN_SUITES[@]}"
+  mapfile -t names < <(present "${ASAN_SUITES[@]}")
+  run_suites asan "${names[@]}"
+  [ -n "$FULL" ] || return 0
+  # g++ 12 does not align 64-byte vectors on the stack with which ASan finds use after return.
+  export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=0
+  mapfile -t names < <(suites | grep -vFx -f <(printf '%s\n' "${ASAN_SUITES[@]}"))
+  run_suites asan "${names[@]}"
 }
 
 stage_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+  unset MANTOU_TEST_FULL  # races show in short runs; the long ones take over half an hour here
   # Arithmetic on one thread has no races to find and takes ThreadSanitizer ten minutes: --full only.
   if [ -z "$FULL" ]; then
     export GTEST_FILTER='-*Properties*:*ExtremeLogits:*AttentionShapes*:Elementwise.*:Quantize.*:Pack.*:AttentionFunctions.*'
   fi
-  sanitized tsan "${TSAN_SUITES[@]}"
+  local names
+  if [ -n "$FULL" ]; then mapfile -t names < <(suites); else mapfile -t names < <(present "${TSAN_SUITES[@]}"); fi
+  run_suites tsan "${names[@]}"
   unset GTEST_FILTER
-}
-
-sanitized() {
-  local preset=$1 names
-  shift
-  if [ -n "$FULL" ]; then mapfile -t names < <(suites); else mapfile -t names < <(present "$@"); fi
-  run_suites "$preset" "${names[@]}"
 }
 
 stage_fuzz() {

@@ -96,6 +96,7 @@ pub fn run<T: Send + 'static>(
         lower_priority(&worker);
         return Err(stopped);
     }
+    let _ = worker.join(); // it is about to end; what it touched is then free to go
     let outcome = result.lock().ok().and_then(|mut slot| slot.take());
     outcome.expect("a run that is done has a result").or_else(|panic| resume_unwind(panic))
 }

@@ -23,7 +23,7 @@ void check(bool condition) {
 
 void check_fields(const GenerationFields& fields) {
   const mantou::SamplingParams& s = fields.sampling;
-  check(s.temperature >= 0 && s.temperature <= 2);
+  check(s.temperature >= 0 && s.temperature <= mantou::kMaxTemperature);
   check(s.top_p >= 0 && s.top_p <= 1 && s.min_p >= 0 && s.min_p <= 1);
   check(s.top_k >= 0 && s.min_tokens_to_keep >= 1);
   check(s.top_logprobs >= 0 && s.top_logprobs <= 20);

@@ -346,9 +346,9 @@ mod tests {
         }
         let shared = "{% set ns = namespace(x=[1], y=[1]) %}{% for i in range(40) %}\
             {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}";
-        for (last, reason) in [("ns.x ~ 'a'", "memory"), ("ns.x == ns.y", "time")] {
+        for last in ["ns.x ~ 'a'", "ns.x == ns.y"] {
             let message = render(&format!("{shared}{{{{ {last} }}}}"), "{}").unwrap_err();
-            assert!(message.contains(reason), "{message}");
+            assert!(message.contains("than it may have"), "{message}"); // memory or time
         }
         let deep = format!("{}{}", "[".repeat(9999), "]".repeat(9999));
         assert!(render("x", &format!("{{\"x\": {deep}}}")).is_err());
