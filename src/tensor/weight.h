@@ -58,9 +58,9 @@ struct Norm {
 };
 
 // Rotary position embedding of the first `2 · inv_freq.size()` dimensions of a head, half-rotated:
-// dimension i is paired with i + inv_freq.size(). Angle = position · inv_freq[i]; what is rotated is
-// also multiplied by `scale`. Scaling variants (linear, llama3, yarn, …) are folded into both when a
-// model loads. Su et al., arXiv:2104.09864.
+// dimension i is paired with i + inv_freq.size(). Angle = position · inv_freq[i]; what is rotated
+// is also multiplied by `scale`. Scaling variants (linear, llama3, yarn, …) are folded into both
+// when a model loads. Su et al., arXiv:2104.09864.
 struct Rope {
   std::vector<double> inv_freq;
   float scale = 1;
@@ -88,8 +88,8 @@ struct MlpSpec {
   Join join;
 };
 
-// A mixture of experts: the router scores all, each token goes through its top_k of them (ties to the
-// lowest index) and their results are summed with weights.
+// A mixture of experts: the router scores all, each token goes through its top_k of them (ties to
+// the lowest index) and their results are summed with weights.
 struct MoeSpec {
   std::optional<Norm> pre;
   Linear router;
@@ -97,8 +97,8 @@ struct MoeSpec {
   bool softmax_over_all = true;  // weights: softmax over all experts, else over the chosen ones
   bool renormalize = false;      // weights are divided by their sum
   std::vector<Mlp> experts;
-  std::optional<Mlp> shared;           // sees every token
-  std::optional<Linear> shared_gate;   // one output; its sigmoid scales the shared expert
+  std::optional<Mlp> shared;          // sees every token
+  std::optional<Linear> shared_gate;  // one output; its sigmoid scales the shared expert
   Join join;
 };
 
