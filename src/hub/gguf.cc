@@ -1,5 +1,6 @@
 #include "hub/gguf.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -70,6 +71,12 @@ std::vector<std::string> strings_of(const GgufValue& value) {
 }
 
 }  // namespace
+
+const RawTensor* GgufFile::find_tensor(std::string_view name) const {
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const RawTensor& tensor) { return tensor.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
 
 const GgufValue* GgufFile::find(std::string_view key) const {
   const auto found = index_.find(std::string(key));

@@ -61,6 +61,8 @@ class GgufFile {
   // In file order; names are unique, shapes outermost first.
   const std::vector<RawTensor>& tensors() const { return tensors_; }
 
+  const RawTensor* find_tensor(std::string_view name) const;  // nullptr: there is none
+
   bool has(std::string_view key) const { return find(key) != nullptr; }
   // Empty when the key is absent; a value of another kind is an error that names file and key.
   std::optional<int64_t> get_int(std::string_view key) const;

@@ -1,5 +1,5 @@
 // From GGUF's vocabulary to that of HF checkpoints: tensor names and metadata keys, by tables.
-// Adding an architecture is a line of kArchitectures (gguf_names.cc) and the names it adds.
+// Adding an architecture is a line of kArchitectures (gguf_architectures.cc) and the names it adds.
 // Stateless; any thread.
 #pragma once
 
