@@ -18,7 +18,7 @@ function(mantou_compile_options target)
 endfunction()
 
 if(MANTOU_SANITIZE)
-  add_compile_options(-fsanitize=${MANTOU_SANITIZE} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${MANTOU_SANITIZE} -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${MANTOU_SANITIZE})
   if(MANTOU_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-tsan)
@@ -41,8 +41,12 @@ function(mantou_isa_flags file)
     return()
   endif()
   if(MANTOU_SANITIZE)
-    # These units unroll into huge functions; UBSan's checks in them take g++ minutes each.
+    # These units unroll into huge functions; UBSan's checks in them take g++ minutes each, and in the
+    # integer tiles, which there is one of for each format and panel, ASan's do, too.
     string(APPEND flags " -O1 -fno-sanitize=undefined")
+    if(file MATCHES "integer_tile_")
+      string(APPEND flags " -fno-sanitize=address")
+    endif()
   else()
     string(APPEND flags " -O3")  # in a debug build, too: the hot loops rely on the optimiser
   endif()
