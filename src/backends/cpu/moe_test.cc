@@ -92,8 +92,9 @@ Values run(const Mixture& m, int first, int count, int threads = 1) {
   backend->begin_step(layout);
   const Tensor x = backend->embed(table, tokens, 1.0f);
   const Tensor y = backend->moe(x, spec, x);
-  Values out;
-  for (int t = 0; t < count; ++t) out.insert(out.end(), row(y, t), row(y, t) + kHidden);
+  Values out(size_t(count) * kHidden);
+  for (int t = 0; t < count; ++t)
+    std::copy_n(row(y, t), kHidden, out.begin() + ptrdiff_t{t} * kHidden);
   backend->end_step();
   return out;
 }
