@@ -296,6 +296,9 @@ def main():
     for family in families:
         for variant in [v for v in args.variants.split(",") if v]:
             report |= make_one(make_directory, args.out, family, variant, args.salt, tokenizer)
+        if types and build_config(family)["model_type"] not in tiny_gguf.ARCHITECTURES:
+            print(f"{family}: GGUF has no architecture for it", flush=True)
+            continue
         for quant in types:
             report |= make_one(make_gguf, args.out, family, quant, args.salt, tokenizer)
     (args.out / "report.json").write_text(json.dumps(report, indent=1))

@@ -1,19 +1,14 @@
 #include "base/available_memory.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string_view>
 
+#include "base/cgroup.h"
+
 namespace mantou {
 namespace {
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 // "max" and missing files are no number.
 std::optional<uint64_t> read_number(const std::string& path) {
@@ -46,12 +41,6 @@ std::optional<uint64_t> left_in(const std::string& directory, const char* limit_
   return *limit - std::min(*limit, held);
 }
 
-// True for the line of version 2 ("0::/path") and for that of version 1's memory controller.
-bool governs_memory(std::string_view controllers) {
-  return controllers.empty() ||
-         ("," + std::string(controllers) + ",").find(",memory,") != std::string::npos;
-}
-
 }  // namespace
 
 uint64_t meminfo_available(const std::string& meminfo) {
@@ -60,28 +49,14 @@ uint64_t meminfo_available(const std::string& meminfo) {
 
 uint64_t cgroup_memory_left(const std::string& cgroup_root, const std::string& self_cgroup) {
   uint64_t least = UINT64_MAX;
-  const auto consider = [&](const std::string& directory) {
+  visit_cgroups(cgroup_root, self_cgroup, "memory", [&](const std::string& directory) {
     least = std::min(
         {least,
          left_in(directory, "/memory.max", "/memory.current", "inactive_file").value_or(UINT64_MAX),
          left_in(directory, "/memory.limit_in_bytes", "/memory.usage_in_bytes",
                  "total_inactive_file")
              .value_or(UINT64_MAX)});
-  };
-  std::istringstream lines(self_cgroup);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!governs_memory(controllers)) continue;
-    const std::string mount = controllers.empty() ? cgroup_root : cgroup_root + "/memory";
-    for (std::string path = line.substr(second + 1);;) {
-      consider(mount + path);
-      if (path.empty() || path == "/") break;
-      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-    }
-  }
+  });
   return least;
 }
 

@@ -1,14 +1,13 @@
 #include "base/cpu_count.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <thread>
+
+#include "base/cgroup.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -16,11 +15,6 @@
 
 namespace mantou {
 namespace {
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 // "quota period" in microseconds of CPU time; a quota of "max" or −1 is no limit.
 std::optional<int> whole_cpus(const std::string& text) {
@@ -35,13 +29,6 @@ std::optional<int> limit_in(const std::string& directory) {
   if (const auto limit = whole_cpus(read_text(directory + "/cpu.max"))) return limit;
   return whole_cpus(read_text(directory + "/cpu.cfs_quota_us") + " " +
                     read_text(directory + "/cpu.cfs_period_us"));
-}
-
-// True for the line of version 2 ("0::/path") and for that of version 1's cpu controller
-// ("4:cpu,cpuacct:/path").
-bool governs_cpu(std::string_view controllers) {
-  return ("," + std::string(controllers) + ",").find(",cpu,") != std::string::npos ||
-         controllers.empty();
 }
 
 #if defined(__linux__)
@@ -72,24 +59,10 @@ int affine_cores() { return 0; }
 
 int cgroup_cpu_limit(const std::string& cgroup_root, const std::string& self_cgroup) {
   int least = 0;
-  const auto consider = [&](const std::string& directory) {
+  visit_cgroups(cgroup_root, self_cgroup, "cpu", [&](const std::string& directory) {
     if (const auto limit = limit_in(directory))
       least = least == 0 ? *limit : std::min(least, *limit);
-  };
-  std::istringstream lines(self_cgroup);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!governs_cpu(controllers)) continue;
-    const std::string mount = controllers.empty() ? cgroup_root : cgroup_root + "/cpu";
-    for (std::string path = line.substr(second + 1);;) {
-      consider(mount + path);
-      if (path.empty() || path == "/") break;
-      path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
-    }
-  }
+  });
   return least;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -81,6 +82,16 @@ std::string read_file(const std::filesystem::path& path, size_t limit) {
   }
   bytes.resize(done);
   return bytes;
+}
+
+std::vector<std::filesystem::path> children(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> out;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(directory, error), end; !error && at != end;
+       at.increment(error))
+    out.push_back(at->path());
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 std::filesystem::path cache_directory() {

@@ -1,4 +1,4 @@
-// Files: whole reads with a size limit and read-only mappings. Any thread.
+// Files and folders: whole reads with a size limit and read-only mappings. Any thread.
 // Every failure is an Error that names the path and what the system said.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace mantou {
 
@@ -31,6 +32,9 @@ class MappedFile {
 
 // The file's bytes; a file of more than `limit` bytes is an error that names both.
 std::string read_file(const std::filesystem::path& path, size_t limit = size_t{1} << 30);
+
+// Entries of a directory by name; none when it cannot be read.
+std::vector<std::filesystem::path> children(const std::filesystem::path& directory);
 
 // $XDG_CACHE_HOME/mantou or ~/.cache/mantou; $MANTOU_CACHE overrides.
 std::filesystem::path cache_directory();

@@ -26,16 +26,6 @@ fs::path environment_path(const char* name) {
   return value == nullptr ? fs::path() : fs::path(value);
 }
 
-// Entries of a directory by name; none when it cannot be read.
-std::vector<fs::path> children(const fs::path& directory) {
-  std::vector<fs::path> out;
-  std::error_code error;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
-    out.push_back(at->path());
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 // Follows symbolic links: the HF cache keeps files as links to blobs. 0 when there is no such file.
 uint64_t file_bytes(const fs::path& path) {
   std::error_code error;

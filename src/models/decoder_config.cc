@@ -72,6 +72,11 @@ void set_windows(DecoderConfig& decoder, const std::vector<bool>& sliding, int64
   for (const bool slides : sliding) decoder.windows.push_back(slides ? window : 0);
 }
 
+void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config) {
+  const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0);
+  if (window > 0) decoder.windows.assign(size_t(decoder.layers), window);
+}
+
 void set_gemma_norms(DecoderConfig& decoder) {
   decoder.norm_plus_one = true;
   decoder.names.post_attention_norm = "post_attention_layernorm";

@@ -57,7 +57,6 @@ struct DecoderConfig {
   bool norm_plus_one = false;  // weights store w of (1 + w)
   bool norm_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
-  bool qk_norm_bias = false;
   Activation activation = Activation::kSilu;
   bool gated = true;      // false: the MLP has no gate
   bool parallel = false;  // attention and MLP both read the input norm's result
@@ -84,6 +83,9 @@ DecoderConfig read_decoder_config(const hub::ConfigReader& config, bool tied = f
 // Which layers have a sliding window: layer_types where the checkpoint has it, else all but every
 // `pattern`-th.
 std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t pattern);
+
+// sliding_window, where the configuration has one that is not 0, for every layer.
+void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config);
 
 // Windows for the sliding layers, full attention elsewhere.
 void set_windows(DecoderConfig& decoder, const std::vector<bool>& sliding, int64_t window);

@@ -16,8 +16,8 @@ std::unique_ptr<Model> load_llama(hub::ModelArtifact& artifact, Backend& backend
   const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0);
   if (window > 0 && config.has("layer_types"))
     set_windows(c, sliding_layers(config, c.layers, 1), window);
-  else if (window > 0 && config.get_string("model_type") == "mistral")
-    set_windows(c, std::vector<bool>(size_t(c.layers), true), window);
+  else if (config.get_string("model_type") == "mistral")
+    slide_everywhere(c, config);
   return build_decoder("llama", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 

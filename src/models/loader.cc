@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -51,31 +52,37 @@ Linear Loader::linear(const std::string& module, int64_t stored, int64_t cols, b
   const RawWeight all = raw(module, stored, cols);
   Linear linear{pack(order.empty() ? all : select_rows(all, order), module, use), std::nullopt};
   if (!bias) return linear;
-  std::vector<float> values = floats(module + ".bias", stored);
-  if (!order.empty()) {
-    std::vector<float> taken;
-    for (const uint32_t row : order) taken.push_back(values[row]);
-    values = std::move(taken);
-  }
+  RawWeight column = float_column(module + ".bias", stored);
+  if (!order.empty()) column = select_rows(column, order);
+  std::vector<float> values = decode(column, module + ".bias");
   linear.bias = vector(module + ".bias", std::move(values));
   return linear;
 }
 
-std::vector<float> Loader::floats(const std::string& name, int64_t size) {
-  RawWeight row;
-  row.data = artifact_.tensor(name);
-  if (row.data.elements() != size || is_block_type(row.data.dtype))
+RawWeight Loader::float_column(const std::string& name, int64_t size) {
+  RawWeight column;
+  column.data = artifact_.tensor(name);
+  if (column.data.elements() != size || is_block_type(column.data.dtype))
     fail_param(ErrorCode::kCorruptData, name, "{}: {} has {} elements of {}, needed are {} floats",
-               artifact_.path().string(), name, row.data.elements(),
-               dtype_info(row.data.dtype).name, size);
-  row.rows = 1;
-  row.cols = size;
-  if (!is_finite(row))
+               artifact_.path().string(), name, column.data.elements(),
+               dtype_info(column.data.dtype).name, size);
+  column.rows = size;
+  column.cols = 1;
+  return column;
+}
+
+std::vector<float> Loader::decode(RawWeight column, const std::string& name) {
+  if (!is_finite(column))
     fail_param(ErrorCode::kCorruptData, name, "{}: {} holds NaN or infinity; the file is damaged",
                artifact_.path().string(), name);
-  std::vector<float> values(static_cast<size_t>(size));
-  decode_row(row, 0, values);
+  std::swap(column.rows, column.cols);
+  std::vector<float> values(static_cast<size_t>(column.cols));
+  decode_row(column, 0, values);
   return values;
+}
+
+std::vector<float> Loader::floats(const std::string& name, int64_t size) {
+  return decode(float_column(name, size), name);
 }
 
 Weight Loader::vector(const std::string& name, std::vector<float> values) {

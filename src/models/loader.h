@@ -43,6 +43,10 @@ class Loader {
   hub::ModelArtifact& artifact() { return artifact_; }
 
  private:
+  // A tensor of `size` floats as one value a row, so that rows can be selected before any is
+  // decoded.
+  RawWeight float_column(const std::string& name, int64_t size);
+  std::vector<float> decode(RawWeight column, const std::string& name);
   RawWeight raw(const std::string& module, int64_t rows, int64_t cols);
   Weight pack(const RawWeight& raw, const std::string& name, WeightUse use);
 

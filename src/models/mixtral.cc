@@ -15,8 +15,7 @@ std::unique_ptr<Model> load_mixtral(hub::ModelArtifact& artifact, Backend& backe
   c.moe->gate = "w1";
   c.moe->up = "w3";
   c.moe->down = "w2";
-  if (const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0); window > 0)
-    set_windows(c, std::vector<bool>(size_t(c.layers), true), window);
+  slide_everywhere(c, config);
   return build_decoder("mixtral", c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact,
                        backend);
 }

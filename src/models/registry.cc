@@ -73,14 +73,14 @@ bool of_tower(std::string_view tensor) {
 
 // Tensors that nobody took: those of towers are named and left out, others are an error.
 void audit(const hub::ModelArtifact& artifact, const std::string& type) {
-  std::vector<std::string> left = artifact.unused();
-  const auto towers = std::stable_partition(left.begin(), left.end(),
-                                            [](const std::string& n) { return !of_tower(n); });
-  if (towers != left.end())
-    log_warn(
-        "tensors for images or sound are left out, the model reads text alone",
-        {{"file", artifact.path().string()}, {"tensors", left.end() - towers}, {"first", *towers}});
-  left.erase(towers, left.end());
+  std::vector<std::string> left, towers;
+  for (const std::string& name : artifact.unused())
+    (of_tower(name) ? towers : left).push_back(name);
+  if (!towers.empty())
+    log_warn("tensors for images or sound are left out, the model reads text alone",
+             {{"file", artifact.path().string()},
+              {"tensors", towers.size()},
+              {"first", towers.front()}});
   if (left.empty()) return;
   const size_t shown = std::min<size_t>(left.size(), 5);
   fail_param(ErrorCode::kCorruptData, left.front(),

@@ -4,21 +4,13 @@
 
 #include <limits>
 
+#include "backends/cpu/test_raw_weight.h"
+
 namespace mantou::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-RawWeight raw_f32(const std::vector<float>& values, int64_t rows) {
-  RawWeight weight;
-  weight.rows = rows;
-  weight.cols = int64_t(values.size()) / rows;
-  weight.data.name = "test";
-  weight.data.shape = {weight.rows, weight.cols};
-  weight.data.bytes = std::as_bytes(std::span(values));
-  return weight;
-}
 
 // The token that the head chooses when its output has these values.
 int32_t arg_max_of(const std::vector<float>& logits) {

@@ -10,22 +10,13 @@
 
 #include "backends/cpu/buffer_pool.h"
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/test_raw_weight.h"
 
 namespace mantou::cpu {
 namespace {
 
 constexpr int kHidden = 64, kWidth = 96, kExperts = 6, kTopK = 2, kTokens = 9;
 using Values = std::vector<float>;
-
-RawWeight raw_f32(const Values& values, int64_t rows) {
-  RawWeight weight;
-  weight.rows = rows;
-  weight.cols = int64_t(values.size()) / rows;
-  weight.data.name = "test";
-  weight.data.shape = {weight.rows, weight.cols};
-  weight.data.bytes = std::as_bytes(std::span(values));
-  return weight;
-}
 
 struct ExpertValues {
   Values gate, up, down;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "hub/download/file_lock.h"
 #include "hub/download/repo_cache.h"
 #include "hub/resolve.h"
@@ -15,15 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Kind = Garbage::Kind;
-
-std::vector<fs::path> children(const fs::path& directory) {
-  std::vector<fs::path> out;
-  std::error_code error;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
-    out.push_back(at->path());
-  std::sort(out.begin(), out.end());
-  return out;
-}
 
 bool is_old(const fs::path& path) {
   std::error_code error;
