@@ -169,11 +169,15 @@ def add_metadata(writer, config, quant):
         writer.add_logit_scale(config["hidden_size"] / config["dim_model_base"])
 
 
-def add_rope_factors(writer, config):
+def add_rope_scaling(writer, config):
     scaling = config.get("rope_scaling") or {}
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind == "llama3":
         writer.add_tensor("rope_freqs.weight", rope_factors(config))
+    if kind == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
     if kind == "longrope":
         writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
         for name in ("long", "short"):
@@ -232,7 +236,7 @@ def write(path, config, weights, quant, tokenizer, tokenizer_config):
     writer = gguf.GGUFWriter(path, architecture)
     add_metadata(writer, config, quant)
     add_tokenizer(writer, tokenizer, tokenizer_config)
-    add_rope_factors(writer, config)
+    add_rope_scaling(writer, config)
     decoded = dict(weights)
     for name, value in stacked_norms(weights).items():
         kind = gguf.GGMLQuantizationType[quant]

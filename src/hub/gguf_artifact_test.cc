@@ -103,6 +103,10 @@ TEST_F(GgufArtifactTest, RopeScaling) {
                                                         {"factor", 4.0},
                                                         {"original_max_position_embeddings", 32768},
                                                         {"beta_fast", 16.0}}));
+  // llama.cpp multiplies 1 + 0.1 ln(factor) by the file's factor.
+  yarn.f32("llama.rope.scaling.attn_factor", 0.5);
+  EXPECT_DOUBLE_EQ(open(yarn)->config()["rope_scaling"]["attention_factor"].get<double>(),
+                   0.5 * 1.1386294361119891);
   GgufWriter none = model("llama");
   none.text("llama.rope.scaling.type", "none");
   EXPECT_FALSE(open(none)->config().contains("rope_scaling"));

@@ -146,7 +146,12 @@ void fill_rope(const GgufFile& file, const std::string& prefix, json& config) {
   };
   copy("factor", "factor");
   if (!out.contains("factor") && old_factor) out["factor"] = *old_factor;
-  copy("attn_factor", "attention_factor");
+  if (const auto factor = file.get_double(scaling + "attn_factor")) {
+    // llama.cpp multiplies yarn's own factor by it; HF's key replaces it.
+    const bool is_yarn = type == "yarn" && out.value("factor", 0.0) > 1;
+    out["attention_factor"] =
+        is_yarn ? *factor * (1 + 0.1 * std::log(out["factor"].get<double>())) : *factor;
+  }
   copy("yarn_beta_fast", "beta_fast");
   copy("yarn_beta_slow", "beta_slow");
   if (const auto length = file.get_int(scaling + "original_context_length"))
