@@ -4,12 +4,15 @@
   check_tokenizer.py --driver BUILD/tests/text_driver --llama-tokenize PATH MODEL.gguf ...
   check_tokenizer.py --driver BUILD/tests/text_driver tokenizer.json ...
   check_tokenizer.py --driver ... --llama-tokenize PATH MODEL.gguf --families qwen2 smollm ...
+  check_tokenizer.py --driver ... --vectors ggml-vocab-qwen2.gguf ...
   check_tokenizer.py --driver ... --llama-tokenize PATH MODEL.gguf ... --write tests/golden/data/tokenizer.json
 
 GGUF vocabularies are compared with llama.cpp's llama-tokenize, tokenizer.json files with the Python
 package `tokenizers`. --families gives a gpt2 vocabulary each of these pre-tokenizers in turn (needs the
 Python package `gguf`); llama.cpp itself only approximates tekken and gpt-4o (no marks, no case of other
-scripts) and the deepseek ones (U+2003 and U+3000). --write records llama-tokenize's ids of a few texts for
+scripts) and the deepseek ones (U+2003 and U+3000). --vectors
+compares with the texts and ids published beside each vocabulary (FILE.inp and FILE.out, as llama.cpp's sources
+ship them: HF's own ids). --write records llama-tokenize's ids of a few texts for
 tokenizer_test instead. Decoding must give the text back and stream to the same bytes.
 The text is made from a fixed seed and this Python's standard library. Exit code 1 on any difference.
 """
@@ -23,7 +26,6 @@ import sysconfig
 import tempfile
 import unicodedata
 
-CHUNK = 12_000  # characters
 # SmolLM2's vocabulary lacks these bytes. HF's BPE forgets them before merging, llama.cpp after.
 ABSENT = dict.fromkeys(map(ord, "\0\x04\x06\x13\x14\x16\x1d"), " ")
 
@@ -72,8 +74,8 @@ def random_text(rng, size):
     return "".join(out)
 
 
-def corpus(seed, size, specials):
-    """Texts of CHUNK characters: code, prose, random scripts, bytes as Latin-1, broken UTF-8."""
+def corpus(seed, size, chunk, specials):
+    """Texts of `chunk` characters: code, prose, random scripts, bytes as Latin-1, broken UTF-8."""
     rng = random.Random(seed)
     library = pathlib.Path(sysconfig.get_paths()["stdlib"])
     code = sorted(p for p in library.glob("*.py"))
@@ -82,7 +84,7 @@ def corpus(seed, size, specials):
     text += random_text(rng, size // 3)
     text += bytes(rng.choices(range(256), k=size // 12)).decode("latin-1").translate(ABSENT)
     text += bytes(rng.choices(range(256), k=size // 12)).decode("utf-8", "replace").translate(ABSENT)
-    chunks = [text[i : i + CHUNK] for i in range(0, len(text), CHUNK)]
+    chunks = [text[i : i + chunk] for i in range(0, len(text), chunk)]
     for i in range(0, len(chunks), 3):  # special tokens in the midst
         at = rng.randrange(len(chunks[i]) + 1)
         chunks[i] = chunks[i][:at] + "".join(rng.choices(specials, k=3)) + chunks[i][at:]
@@ -179,6 +181,17 @@ def check_gguf(driver, tool, model, chunks):
     return compare(driver, model, [nfc(c) for c in chunks], lambda text: llama_ids(tool, model, text), model.name)
 
 
+def check_vectors(driver, model):
+    texts = pathlib.Path(f"{model}.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")
+    answers = [[int(i) for i in line.split()] for line in pathlib.Path(f"{model}.out").read_text().splitlines()]
+    if texts[-1] == "":  # a separator ends the file
+        texts.pop()
+    if len(texts) != len(answers):
+        sys.exit(f"{model}.inp has {len(texts)} texts, its .out {len(answers)} lines")
+    expected = iter(answers)
+    return compare(driver, model, texts, lambda _: next(expected), f"{model.name} published vectors")
+
+
 def check_families(driver, tool, model, chunks, names):
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -212,6 +225,8 @@ def main():
     parser.add_argument("--driver", required=True)
     parser.add_argument("--llama-tokenize")
     parser.add_argument("--families", nargs="*", metavar="PRE")
+    parser.add_argument("--vectors", action="store_true")
+    parser.add_argument("--chunk", type=int, default=12_000, help="characters a text")
     parser.add_argument("--size", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", type=pathlib.Path)
@@ -222,7 +237,10 @@ def main():
     specials = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<bos>", "<end_of_turn>", "<tool_call>", "<unk>"]
     bad = 0
     for model in args.models:
-        chunks = corpus(args.seed, args.size, specials)
+        if args.vectors:
+            bad += check_vectors(driver, model)
+            continue
+        chunks = corpus(args.seed, args.size, args.chunk, specials)
         if model.suffix == ".json":
             bad += check_json(driver, model, chunks)
         elif args.families:

@@ -222,10 +222,10 @@ impl ByteLevel {
             }
             vocabulary.push(text, &bytes, kind);
         }
-        // Ordinary tokens first: only they take part in merging when an added one is spelled alike.
-        let (ordinary, added): (Vec<usize>, Vec<usize>) =
-            (0..vocabulary.len()).partition(|&id| !vocabulary.is_added(id));
-        let index = TextIndex::build(&vocabulary.bytes, ordinary.into_iter().chain(added));
+        // First those that merging can reach, when an added or an unspelled one has the same bytes.
+        let (merged, others): (Vec<usize>, Vec<usize>) = (0..vocabulary.len())
+            .partition(|&id| !vocabulary.is_added(id) && alphabet.spells(tables.tokens[id]));
+        let index = TextIndex::build(&vocabulary.bytes, merged.into_iter().chain(others));
         let find = |bytes: &[u8]| index.find(&vocabulary.bytes, bytes);
 
         let mut merges = HashMap::with_capacity(tables.merges.len());
@@ -381,5 +381,21 @@ mod tests {
         let scores = [f32::INFINITY, 3.5, 0.0, -0.5, -1000.0, f32::NEG_INFINITY, f32::NAN];
         assert!(scores.map(rank_of).is_sorted());
         assert_eq!(rank_of(0.0), rank_of(-0.0));
+    }
+
+    #[test]
+    fn unspelled_tokens_take_no_part_in_merging() {
+        // U+200D is the bytes E2 80 8D, which the alphabet spells "âĢį"; the first token is its own text.
+        let tables = Tables {
+            model: "gpt2",
+            pre: "gpt-2",
+            tokens: vec!["\u{200d}", "â", "Ģ", "į", "âĢ", "âĢį"],
+            scores: &[],
+            types: &[],
+            merges: vec!["â Ģ", "âĢ į"],
+            add_space_prefix: false,
+        };
+        let tokenizer = GgufTokenizer::new(&tables).unwrap();
+        assert_eq!(tokenizer.encode("\u{200d}", &Literal::Everywhere), [5]);
     }
 }

@@ -119,6 +119,11 @@ impl ByteAlphabet {
         }
     }
 
+    /// Whether every letter of `piece` stands for a byte.
+    pub fn spells(&self, piece: &str) -> bool {
+        piece.chars().all(|letter| self.0.get(letter as usize).is_some_and(Option::is_some))
+    }
+
     pub fn decode(&self, piece: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(piece.len());
         self.decode_into(piece, &mut out);

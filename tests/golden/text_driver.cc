@@ -15,6 +15,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "hub/gguf.h"
+#include "hub/gguf_tokenizer.h"
 #include "hub/model_artifact.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -49,6 +51,7 @@ struct Side {
 };
 
 TokenizerSource read_source(const std::string& model) {
+  if (model.ends_with(".gguf")) return hub::gguf_tokenizer(*hub::GgufFile::open(model));
   if (!model.ends_with(".json")) return hub::ModelArtifact::open(model)->tokenizer();
   TokenizerSource source;
   source.origin = model;
