@@ -8,8 +8,10 @@
 For each model of the folder: the largest error of `--compute f32` against the reference, as a share of the
 logits' spread (standard deviation); the greedy tokens that agree, teacher-forced; and the mean KL divergence of
 the int8 path. Fails when an error exceeds --tolerance or a token that is no near tie differs.
+A second table says which families give the same bits through both formats, F32.gguf and f32/.
 """
 import argparse
+import json
 import pathlib
 import subprocess
 import sys
@@ -33,6 +35,36 @@ def logits(driver, model, ids, compute, chunk):
         if run.returncode != 0:
             sys.exit(f"check_tiny: {model}: {run.stderr.strip()}")
         return np.load(scratch / "out.npy")
+
+
+def same_in_both_formats(driver, family, ids):
+    """Whether F32.gguf and f32/ give bit-equal logits on both compute paths."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(scratch)
+        for file in (family / "f32").iterdir():
+            (directory / file.name).symlink_to(file.resolve())
+        config = json.loads((family / "f32/config.json").read_text())
+        if "hidden_act" not in config and config["model_type"] in ("gemma", "starcoder2"):
+            config["hidden_act"] = "gelu_pytorch_tanh"  # what GGUF files of these families mean
+        (directory / "config.json").unlink()
+        (directory / "config.json").write_text(json.dumps(config))
+        return all(np.array_equal(logits(driver, directory, ids, compute, 64).view(np.uint32),
+                                  logits(driver, family / "gguf/F32.gguf", ids, compute, 64).view(np.uint32))
+                   for compute in ("f32", "auto"))
+
+
+def compare_formats(driver, folder):
+    """Prints the table and returns (families, those that differ)."""
+    families = sorted(p.parent.parent for p in folder.glob("*/gguf/F32.gguf") if (p.parent.parent / "f32").is_dir())
+    if families:
+        print("\n| family | GGUF and directory |\n|---|---|")
+    differ = 0
+    for family in families:
+        reference = load_reference(family / "f32/ref.safetensors")
+        equal = same_in_both_formats(driver, family, np.concatenate([reference["prompt"], reference["tokens"]]))
+        differ += not equal
+        print(f"| {family.name} | {'bit-equal' if equal else 'FAILED: they differ'} |", flush=True)
+    return len(families), differ
 
 
 def log_softmax(x):
@@ -80,7 +112,9 @@ def main():
         failed += not ok
         name = model.relative_to(args.folder)
         print(f"| {name} | {error:.1e} | {same}/{tokens} | {kl:.1e} |{'' if ok else f' FAILED (gap {gap:.2g})'}", flush=True)
-    print(f"\n{len(models) - failed} passed, {failed} failed")
+    families, differ = compare_formats(args.driver, args.folder)
+    failed += differ
+    print(f"\n{len(models) + families - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -36,7 +36,8 @@ void scale_linear(const Scaling& s) {
 }
 
 // Long wavelengths are stretched by `factor`, short ones kept, those between interpolated. Source:
-// the "llama3" rope type of config.json as published with Llama 3.1.
+// the "llama3" rope type of config.json as published with Llama 3.1. What divides a frequency is
+// rounded as GGUF's table of the same factors is, so that both formats give the same bits.
 void scale_llama3(const Scaling& s) {
   const double factor = s.scaling.get_double("factor", 1, 1e6);
   const double low = s.scaling.get_double("low_freq_factor", 1e-3, 1e6, 1.0);
@@ -49,7 +50,7 @@ void scale_llama3(const Scaling& s) {
       f /= factor;
     } else if (wavelength > original / high) {
       const double smooth = (original / wavelength - low) / (high - low);
-      f = (1 - smooth) * f / factor + smooth * f;
+      f /= double(float(1 / ((1 - smooth) / factor + smooth)));
     }
   }
 }
@@ -123,7 +124,7 @@ void scale_longrope(const Scaling& s) {
       s.scaling.fail_key("long_factor",
                          fmt::format("has {} entries, the rope needs {}", factors.size(), count));
   }
-  for (size_t i = 0; i < count; i++) s.rope.inv_freq[i] /= factors[i];
+  for (size_t i = 0; i < count; i++) s.rope.inv_freq[i] /= double(float(factors[i]));
   const double original = s.original(4096);
   const double longest =
       double(s.config.get_int("max_position_embeddings", 1, kMaxPositions, 131072));
