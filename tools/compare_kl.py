@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""How far mantou and llama.cpp each are from the float reference of the same file, side by side.
+
+    pip install -r tools/requirements.txt
+    tools/compare_kl.py --driver BUILD/tests/logits_driver --llama-perplexity PATH MODEL.gguf ...
+
+llama-perplexity cuts the text into contexts and saves its log-probabilities of the second half of each
+(--save-all-logits); mantou computes the same tokens; tools/float_reference.py judges both, row by row. Prints
+the mean KL(reference || engine) in nats a token and the ratio. Both run with their default KV cache (f16).
+llama.cpp's log-probabilities come rounded to 16 bits, which adds about 1e-8 to its KL.
+Fails when a ratio exceeds --limit. Minutes of time, and 4 bytes for each token and vocabulary entry in $TMPDIR.
+"""
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import float_reference
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class SavedLogits:
+    """What llama-perplexity saves: a header, the tokens [chunks, context], then for each context the rows from its
+    middle to the last but one: scale and lowest log-probability as f32, then a 16-bit number an id."""
+
+    def __init__(self, path, bos):
+        magic = path.open("rb").read(8)
+        if magic != b"_logits_":
+            sys.exit(f"{path} does not begin with _logits_")
+        self.context, self.vocabulary, chunks = np.fromfile(path, np.int32, 3, offset=8)
+        self.tokens = np.fromfile(path, np.int32, chunks * self.context, offset=20).reshape(chunks, -1).astype(np.int64)
+        if bos is not None:
+            self.tokens[:, 0] = bos  # as the run itself replaced it
+        self.first = self.context // 2
+        width = 2 * ((self.vocabulary + 1) // 2) + 4
+        start = 20 + 4 * self.tokens.size
+        self.data = np.memmap(path, np.uint16, "r", start).reshape(chunks, self.context - 1 - self.first, width)
+
+    def log_probabilities(self, chunk, part):
+        rows = self.data[chunk, part]
+        scale, lowest = np.ascontiguousarray(rows[:, :4]).view(np.float32).astype(np.float64).T
+        return scale[:, None] * rows[:, 4:4 + self.vocabulary] + lowest[:, None]
+
+
+def bos_of(model):
+    import gguf
+    fields = gguf.GGUFReader(model).fields
+    value = lambda key, default: fields[key].contents() if key in fields else default
+    adds = value("tokenizer.ggml.add_bos_token", value("tokenizer.ggml.model", "") == "llama")
+    return value("tokenizer.ggml.bos_token_id", None) if adds else None
+
+
+def run(command):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]}: exit {done.returncode}\n{done.stderr[-2000:]}")
+
+
+def divergence(reference, engine):
+    return (np.exp(reference) * (reference - engine)).sum(-1)
+
+
+def measure(args, model, scratch):
+    """Mean KL of mantou and of llama.cpp, and the number of rows."""
+    run([args.llama_perplexity, "-m", model, "-f", args.text, "-c", args.context, "-b", args.context,
+         *args.llama_args.split(), "--save-all-logits", scratch / "theirs"])
+    theirs = SavedLogits(scratch / "theirs", bos_of(model))
+    (scratch / "ids").write_text("\n".join(" ".join(map(str, row)) for row in theirs.tokens) + "\n")
+    run([args.driver, model, scratch / "ids", scratch / "ours.npy"])
+    ours = np.load(scratch / "ours.npy", mmap_mode="r").reshape(*theirs.tokens.shape, -1)
+    reference = float_reference.Model(model, np.float32)
+    divergences = []
+    for chunk, tokens in enumerate(theirs.tokens):
+        hidden = reference.hidden_states(tokens)
+        for at in range(theirs.first, theirs.context - 1, float_reference.HEAD_ROWS):
+            end = min(at + float_reference.HEAD_ROWS, theirs.context - 1)
+            truth = float_reference.log_softmax(reference.logits(hidden[at:end]))
+            saved = theirs.log_probabilities(chunk, slice(at - theirs.first, end - theirs.first))
+            saved -= np.log(np.exp(saved).sum(-1, keepdims=True))
+            mine = float_reference.log_softmax(np.asarray(ours[chunk, at:end]))
+            divergences.append(np.stack([divergence(truth, mine), divergence(truth, saved)], 1))
+    divergences = np.concatenate(divergences)
+    return *divergences.mean(0), len(divergences)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", type=pathlib.Path, help=".gguf files of a family float_reference.py knows")
+    parser.add_argument("--driver", default="build/release/tests/logits_driver")
+    parser.add_argument("--llama-perplexity", required=True)
+    parser.add_argument("--llama-args", default="", help='further flags of llama-perplexity, such as "--no-repack"')
+    parser.add_argument("--text", type=pathlib.Path, default=ROOT / "tests/data/sample.txt")
+    parser.add_argument("--context", type=int, default=512)
+    parser.add_argument("--limit", type=float, default=1.1, help="largest ratio")
+    args = parser.parse_args()
+    print("| model | tokens | mantou | llama.cpp | ratio |\n|---|---:|---:|---:|---:|")
+    worst = 0.0
+    for model in args.models:
+        with tempfile.TemporaryDirectory() as scratch:
+            ours, theirs, rows = measure(args, model, pathlib.Path(scratch))
+        worst = max(worst, ours / theirs)
+        print(f"| {model.name} | {rows} | {ours:.6f} | {theirs:.6f} | {ours / theirs:.3f} |", flush=True)
+    return 1 if worst > args.limit else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
