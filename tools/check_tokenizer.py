@@ -4,13 +4,15 @@
   check_tokenizer.py --driver BUILD/tests/text_driver --llama-tokenize PATH MODEL.gguf ...
   check_tokenizer.py --driver BUILD/tests/text_driver tokenizer.json ...
   check_tokenizer.py --driver ... --llama-tokenize PATH MODEL.gguf --families qwen2 smollm ...
+  check_tokenizer.py --driver ... --hf falcon MODEL.gguf
   check_tokenizer.py --driver ... --vectors ggml-vocab-qwen2.gguf ...
   check_tokenizer.py --driver ... --llama-tokenize PATH MODEL.gguf ... --write tests/golden/data/tokenizer.json
 
 GGUF vocabularies are compared with llama.cpp's llama-tokenize, tokenizer.json files with the Python
 package `tokenizers`. --families gives a gpt2 vocabulary each of these pre-tokenizers in turn (needs the
 Python package `gguf`); llama.cpp itself only approximates tekken and gpt-4o (no marks, no case of other
-scripts) and the deepseek ones (spaces beyond ASCII: --plain-spaces leaves them out). --vectors compares
+scripts), the deepseek ones (spaces beyond ASCII: --plain-spaces leaves them out) and falcon (symbols after a
+space). --hf puts the `tokenizers` package's own pre-tokenizer before a GGUF vocabulary. --vectors compares
 with the texts and ids published beside each vocabulary (FILE.inp and FILE.out, as llama.cpp's sources
 ship them: HF's own ids). --write records llama-tokenize's ids of a few texts for tokenizer_test instead.
 Decoding must give the text back and stream to the same bytes.
@@ -144,6 +146,40 @@ def vocabulary_with_pre(model, pre, out):
     writer.close()
 
 
+def hf_tokenizer(model, pre):
+    """The vocabulary and merges of a GGUF file in the `tokenizers` package, with the pre-tokenizer and normalizer
+    that tokenizer.json of the family has."""
+    import gguf
+    from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Punctuation, Sequence, Split
+
+    bytes_alone = ByteLevel(add_prefix_space=False, use_regex=False)
+    words = ByteLevel(add_prefix_space=False, use_regex=True)
+    qwen2 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+             r"|\s+(?!\S)|\s+")
+    known = {
+        "gpt-2": (None, words),
+        "smollm": (None, Sequence([Digits(individual_digits=True), words])),
+        "qwen2": (normalizers.NFC(), Sequence([Split(Regex(qwen2), "isolated"), bytes_alone])),
+        "falcon": (None, Sequence([Punctuation("contiguous"), words, Split(Regex("[0-9][0-9][0-9]"), "isolated")])),
+    }
+    if pre not in known:
+        sys.exit(f"--hf knows {', '.join(known)}")
+    fields = gguf.GGUFReader(model).fields
+    tokens, types, merges = (fields[f"tokenizer.ggml.{key}"].contents() for key in ("tokens", "token_type", "merges"))
+    out = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=[tuple(m.split(" ")) for m in merges]))
+    out.normalizer, out.pre_tokenizer = known[pre]
+    out.add_special_tokens([AddedToken(t, special=True, normalized=False) for t, k in zip(tokens, types) if k == 3])
+    out.add_tokens([AddedToken(t, normalized=False) for t, k in zip(tokens, types) if k == 4])
+    return out
+
+
+def check_hf(driver, model, chunks, pre):
+    reference = hf_tokenizer(model, pre)
+    encode = lambda text: reference.encode(text, add_special_tokens=False).ids
+    return compare(driver, model, chunks, encode, f"{model.name} as HF's {pre}", pre=pre)
+
+
 def first_difference(ours, theirs):
     at = next((i for i, (a, b) in enumerate(zip(ours, theirs)) if a != b), min(len(ours), len(theirs)))
     return at, ours[at : at + 8], theirs[at : at + 8]
@@ -225,6 +261,7 @@ def main():
     parser.add_argument("--driver", required=True)
     parser.add_argument("--llama-tokenize")
     parser.add_argument("--families", nargs="*", metavar="PRE")
+    parser.add_argument("--hf", metavar="PRE")
     parser.add_argument("--vectors", action="store_true")
     parser.add_argument("--plain-spaces", action="store_true", help="no whitespace beyond ASCII")
     parser.add_argument("--chunk", type=int, default=12_000, help="characters a text")
@@ -244,7 +281,9 @@ def main():
         chunks = corpus(args.seed, args.size, args.chunk, specials)
         if args.plain_spaces:
             chunks = ["".join(" " if c.isspace() and c > "~" else c for c in chunk) for chunk in chunks]
-        if model.suffix == ".json":
+        if args.hf:
+            bad += check_hf(driver, model, chunks, args.hf)
+        elif model.suffix == ".json":
             bad += check_json(driver, model, chunks)
         elif args.families:
             bad += check_families(driver, args.llama_tokenize, model, chunks, args.families)
