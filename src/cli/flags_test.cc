@@ -10,7 +10,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/help_models.h"
 #include "cli/verbs/verbs.h"
+#include "hub/gguf_names.h"
 
 namespace mantou::cli {
 namespace {
@@ -387,14 +389,26 @@ TEST(Help, OverviewListsTheVerbs) {
   EXPECT_THAT(help, HasSubstr("MANTOU_CACHE"));
 }
 
-TEST(Help, ReferencePageIsCurrent) {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "../../docs/cli.md";
-  std::istringstream page(read_file(path)), made(help_markdown(verbs()));
+void expect_current(const std::string& name, const std::string& text, const char* command) {
+  const auto path = std::filesystem::path(__FILE__).parent_path() / "../../docs" / name;
+  std::istringstream page(read_file(path)), made(text);
   for (std::string old_line, line; std::getline(made, line);) {
     ASSERT_TRUE(std::getline(page, old_line)) << "the page ends before: " << line;
-    ASSERT_EQ(old_line, line) << "write it again: mantou help --markdown > docs/cli.md";
+    ASSERT_EQ(old_line, line) << "write it again: " << command << " > docs/" << name;
   }
   EXPECT_EQ(page.peek(), std::istringstream::traits_type::eof()) << "the page has more lines";
+}
+
+TEST(Help, ReferencePagesAreCurrent) {
+  expect_current("cli.md", help_markdown(verbs()), "mantou help --markdown");
+  expect_current("models.md", help_models_markdown(), "mantou help models --markdown");
+}
+
+// Every architecture that GGUF files may have is of a family that loads.
+TEST(Help, ModelsListEveryGgufArchitecture) {
+  const std::string page = help_models_markdown();
+  for (const hub::GgufArchitecture& known : hub::gguf_architectures())
+    EXPECT_THAT(page, HasSubstr(fmt::format("| `{}` | `{}` |", known.model_type, known.name)));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ std::string_view words_usage(Words words) {
     case Words::kText:
       return " [TEXT …]";
     case Words::kVerb:
-      return " [VERB]";
+      return " [VERB|models]";
     case Words::kRepository:
       return " REPO[:QUANT|:FILE]";
   }
@@ -171,10 +171,10 @@ std::string help_overview(std::span<const Verb> verbs) {
       "Verbs\n";
   for (const Verb& verb : verbs) out += fmt::format("  {:<11}{}\n", verb.name, verb.summary);
   out +=
-      "\nWithout a verb, mantou serves. `mantou help VERB` explains a verb's options; each option\n"
-      "is also read from the environment: --ctx-size from MANTOU_CTX_SIZE. An option wins over "
-      "the\n"
-      "environment.\n\nVariables without an option\n";
+      "\nWithout a verb, mantou serves. `mantou help VERB` explains a verb's options, `mantou\n"
+      "help models` lists the models that run. Each option is also read from the environment:\n"
+      "--ctx-size from MANTOU_CTX_SIZE. An option wins over the environment.\n\nVariables without "
+      "an option\n";
   for (const auto& variable : environment_variables())
     out += fmt::format("  {:<{}}{}\n", variable.name, kIndent - 2, wrapped(variable.help));
   return out;

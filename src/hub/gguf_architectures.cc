@@ -179,12 +179,15 @@ void complete_gpt_oss(const GgufFile&, json& config) {
 }
 
 constexpr GgufArchitecture kArchitectures[] = {
-    {"llama", "llama", "silu", kLlamaNames, true, false, complete_llama},
+    {"llama", "llama", "silu", kLlamaNames, true, false, complete_llama,
+     "mistral ministral mixtral"},
     {"qwen2", "qwen2", "silu", kTwoNormNames, false, false, nullptr},
+    {"qwen2vl", "qwen2_vl", "silu", kTwoNormNames, false, false, nullptr, "qwen2_5_vl"},
     {"qwen3", "qwen3", "silu", kTwoNormNames, false, false, nullptr},
     {"gemma", "gemma", "gelu_pytorch_tanh", kTwoNormNames, false, true, nullptr},
     {"gemma2", "gemma2", "gelu_pytorch_tanh", kGemmaNames, false, true, complete_gemma2},
-    {"gemma3", "gemma3_text", "gelu_pytorch_tanh", kGemmaNames, false, true, complete_gemma3},
+    {"gemma3", "gemma3_text", "gelu_pytorch_tanh", kGemmaNames, false, true, complete_gemma3,
+     "gemma3"},
     {"phi3", "phi3", "silu", kPhi3Names, false, false, complete_phi3},
     {"olmo2", "olmo2", "silu", kPostNormNames, false, false, nullptr},
     {"exaone4", "exaone4", "silu", kPostNormNames, false, false, nullptr},
@@ -207,6 +210,8 @@ constexpr GgufArchitecture kArchitectures[] = {
 };
 
 }  // namespace
+
+std::span<const GgufArchitecture> gguf_architectures() { return kArchitectures; }
 
 const GgufArchitecture& gguf_architecture(const GgufFile& file) {
   const auto name = file.get_string("general.architecture");

@@ -25,7 +25,11 @@ struct GgufArchitecture {
   bool interleaved_qk = false;
   bool norm_plus_one = false;  // (1 + w) norms, stored as 1 + w
   void (*complete)(const GgufFile& file, nlohmann::json& config) = nullptr;  // what no key says
+  std::string_view also =
+      {};  // further model_types whose files have this name, with spaces between
 };
+
+std::span<const GgufArchitecture> gguf_architectures();
 
 // The file's architecture; an unknown one is an error that lists those that are known.
 const GgufArchitecture& gguf_architecture(const GgufFile& file);

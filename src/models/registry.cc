@@ -13,42 +13,41 @@
 namespace mantou::models {
 namespace {
 
-struct Family {
-  std::string_view model_type;  // config.json's model_type
-  std::unique_ptr<Model> (*load)(hub::ModelArtifact& artifact, Backend& backend);
-};
-
 constexpr Family kFamilies[] = {
-    {"llama", load_llama},  // also SmolLM, MiniCPM5 and others of that shape
-    {"mistral", load_llama},
-    {"ministral", load_llama},
-    {"iquestcoder", load_llama},
-    {"qwen2", load_qwen2},  // also Qwen2.5
-    {"qwen3", load_qwen3},
-    {"gemma", load_gemma},
-    {"gemma2", load_gemma2},
-    {"gemma3_text", load_gemma3},
-    {"gemma3", load_gemma3},  // the text part
-    {"phi3", load_phi3},      // also Phi-4
-    {"olmo2", load_olmo2},
-    {"exaone4", load_exaone4},
-    {"smollm3", load_smollm3},
-    {"granite", load_granite},
-    {"starcoder2", load_starcoder2},
-    {"glm4", load_glm4},
-    {"cohere2", load_cohere2},
-    {"stablelm", load_stablelm},
-    {"minicpm", load_minicpm},
-    {"seed_oss", load_seed_oss},
-    {"ernie4_5", load_ernie4_5},
-    {"hunyuan_v1_dense", load_hunyuan},
-    {"internlm2", load_internlm2},
-    {"internlm3", load_internlm3},
-    {"qwen2_moe", load_qwen2_moe},
-    {"qwen3_moe", load_qwen3_moe},
-    {"mixtral", load_mixtral},
-    {"olmoe", load_olmoe},
-    {"gpt_oss", load_gpt_oss},
+    {"llama", "Llama 2 and 3, SmolLM 1 and 2, TinyLlama, Yi, MiniCPM5", load_llama},
+    {"mistral", "Mistral 7B, Nemo, Small; text of Mistral Small 3.1", load_llama},
+    {"ministral", "Ministral 8B", load_llama},
+    {"iquestcoder", "IQuest Coder", load_llama},
+    {"qwen2", "Qwen 1.5, 2, 2.5; QwQ; DeepSeek R1 distilled into Qwen", load_qwen2},
+    {"qwen2_vl", "text of Qwen2-VL", load_qwen2},
+    {"qwen2_vl_text", "text of Qwen2-VL", load_qwen2},
+    {"qwen2_5_vl", "text of Qwen2.5-VL", load_qwen2},
+    {"qwen2_5_vl_text", "text of Qwen2.5-VL", load_qwen2},
+    {"qwen3", "Qwen3 dense", load_qwen3},
+    {"gemma", "Gemma 1, CodeGemma", load_gemma},
+    {"gemma2", "Gemma 2", load_gemma2},
+    {"gemma3_text", "Gemma 3 270M and 1B", load_gemma3},
+    {"gemma3", "text of Gemma 3 4B to 27B", load_gemma3},
+    {"phi3", "Phi-3, Phi-3.5, Phi-4", load_phi3},
+    {"olmo2", "OLMo 2", load_olmo2},
+    {"exaone4", "EXAONE 4", load_exaone4},
+    {"smollm3", "SmolLM3", load_smollm3},
+    {"granite", "Granite 3", load_granite},
+    {"starcoder2", "StarCoder2", load_starcoder2},
+    {"glm4", "GLM-4 0414", load_glm4},
+    {"cohere2", "Command R7B, Command A", load_cohere2},
+    {"stablelm", "StableLM 2, StableLM Zephyr", load_stablelm},
+    {"minicpm", "MiniCPM 1 and 2", load_minicpm},
+    {"seed_oss", "Seed-OSS", load_seed_oss},
+    {"ernie4_5", "ERNIE 4.5 0.3B", load_ernie4_5},
+    {"hunyuan_v1_dense", "Hunyuan dense", load_hunyuan},
+    {"internlm2", "InternLM 2 and 2.5", load_internlm2},
+    {"internlm3", "InternLM 3", load_internlm3},
+    {"qwen2_moe", "Qwen 1.5 and 2 with experts", load_qwen2_moe},
+    {"qwen3_moe", "Qwen3 with experts", load_qwen3_moe},
+    {"mixtral", "Mixtral", load_mixtral},
+    {"olmoe", "OLMoE", load_olmoe},
+    {"gpt_oss", "gpt-oss 20B and 120B", load_gpt_oss},
 };
 
 [[noreturn]] void fail_unknown(const hub::ModelArtifact& artifact, const std::string& type) {
@@ -90,6 +89,8 @@ void audit(const hub::ModelArtifact& artifact, const std::string& type) {
 }
 
 }  // namespace
+
+std::span<const Family> families() { return kFamilies; }
 
 std::unique_ptr<Model> load_model(hub::ModelArtifact& artifact, Backend& backend) {
   const std::string type = hub::config_reader(artifact).get_string("model_type");
