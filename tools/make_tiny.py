@@ -12,8 +12,9 @@ OUT/FAMILY/gguf/TYPE.gguf  the f32 weights as a GGUF file, matrices in TYPE
 OUT/report.json            one entry a model: seed, smallest margin, sizes
 
 Variants: f32, bf16, f16; qBITS or qBITSgGROUP (MLX affine, group 64 unless said); mxfp4, nvfp4, mxfp8; mixed
-(8 bits in groups of 32 and 4 bits in groups of 64 in turns, as overrides in config.json). GGUF types with
-blocks of 256 are written for a hidden size of 256.
+(8 bits in groups of 32 and 4 bits in groups of 64 in turns, as overrides in config.json); published (gpt_oss
+alone: its experts in mxfp4 under the names OpenAI gave them). GGUF types with blocks of 256 are written for a
+hidden size of 256.
 
 A reference holds prompt i32[24], prefill f32[24, V] (logits of one pass), chunked f32[24, V] (the same in
 steps of 10, 13 and 1 tokens through the cache), tokens i32[32] (greedy continuation), decode f32[8, V] (logits
@@ -160,6 +161,9 @@ def apply_variant(model, config, variant):
                                     quant_predicate=lambda path, module: next(turn) % 2 == 0 or wide)
     if variant in FLOAT_MODES:
         return utils.quantize_model(model, config, None, None, mode=variant)
+    if variant == "published":
+        return utils.quantize_model(model, config, None, None, mode="mxfp4",
+                                    quant_predicate=lambda path, module: ".experts." in path)
     if variant.startswith("q"):
         bits, _, group = variant[1:].partition("g")
         return utils.quantize_model(model, config, int(group or 64), int(bits))
@@ -215,13 +219,39 @@ def make_directory(out, family, variant, salt, tokenizer):
     utils.save_config(config, directory / "config.json")
     for name, text in tokenizer.items():
         (directory / name).write_text(text)
+    if variant == "published":
+        write_as_published(directory, config)
     reloaded, _ = utils.load_model(directory)
-    if variant in FLOAT_MODES:  # mlx computes these in bf16, which holds their values exactly
+    if variant in (*FLOAT_MODES, "published"):  # mlx computes these in bf16, which holds their values exactly
         reloaded = utils.dequantize_model(reloaded)
         reloaded.set_dtype(mx.float32)
     if variant in ("bf16", "f16"):  # the weights' values, but arithmetic that can judge ours
         reloaded.set_dtype(mx.float32)
     return directory / "ref.safetensors", make_reference(reloaded)
+
+
+def write_as_published(directory, config):
+    """Renames the experts of a gpt-oss directory to the tensors that OpenAI published: gate and up with their rows
+    in turns, 32 codes in blocks of 16 bytes."""
+    weights, out = mx.load(str(directory / "model.safetensors")), {}
+    for name, value in weights.items():
+        stem, found, part = name.rpartition("_proj.")
+        if not found or ".experts." not in name:
+            out[name] = value
+            continue
+        if stem.endswith("up"):
+            continue
+        if stem.endswith("gate"):
+            up = weights[f"{stem.removesuffix('gate')}up_proj.{part}"]
+            value, stem = mx.stack([value, up], axis=2).reshape(value.shape[0], -1, *value.shape[2:]), stem + "_up"
+        if part == "weight":
+            value, part = value.view(mx.uint8).reshape(*value.shape[:2], -1, 16), "blocks"
+        out[f"{stem}_proj_{part}"] = value
+    mx.save_safetensors(str(directory / "model.safetensors"), out)
+    (directory / "model.safetensors.index.json").unlink()
+    config = {k: v for k, v in config.items() if k != "quantization"}
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}
+    utils.save_config(config, directory / "config.json")
 
 
 def make_gguf(out, family, quant, salt, tokenizer):

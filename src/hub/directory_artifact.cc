@@ -10,12 +10,38 @@
 namespace mantou::hub {
 namespace {
 
+// gpt-oss as published: the parts of an expert matrix, "…_blocks" (32 codes in 16 bytes),
+// "…_scales" and "…_bias", are those of MLX's mxfp4 under other names.
+void rename_published_experts(std::string& name, RawTensor& tensor, const std::string& path) {
+  struct Part {
+    std::string_view published, mlx;
+  };
+  constexpr Part kParts[] = {
+      {"_proj_blocks", ".weight"}, {"_proj_scales", ".scales"}, {"_proj_bias", ".bias"}};
+  if (name.find("mlp.experts.") == name.npos) return;
+  for (const Part& part : kParts) {
+    if (!name.ends_with(part.published)) continue;
+    const size_t stem = name.size() - part.published.size();
+    name.replace(stem, name.npos, fmt::format("_proj{}", part.mlx));
+    if (part.mlx != ".weight") return;
+    if (tensor.dtype != DType::kU8 || tensor.shape.size() != 4 || tensor.shape.back() != 16)
+      fail_param(ErrorCode::kCorruptData, name,
+                 "{}: \"{}\" must be u8 blocks of 16, of four dimensions", path,
+                 printable(tensor.name));
+    tensor.dtype = DType::kU32;
+    tensor.shape[2] *= 4;
+    tensor.shape.pop_back();
+    return;
+  }
+}
+
 class DirectoryArtifact : public ArtifactBase {
  public:
   explicit DirectoryArtifact(const std::filesystem::path& path) : ArtifactBase(path) {
     read_configs();
     for (RawTensor& tensor : open_shards(path_)) {
       std::string name = logical_name(tensor.name);
+      rename_published_experts(name, tensor, path_.string());
       tensors_.add(std::move(name), std::move(tensor));
     }
     // A checkpoint that does not say: a head of its own decides, as in mlx-lm.

@@ -321,6 +321,33 @@ TEST_F(DirectoryArtifactTest, MlxFloatModesEqualMlx) {
   }
 }
 
+// The same bytes as MLX's mxfp4, under the names that gpt-oss was published with.
+TEST_F(DirectoryArtifactTest, PublishedExpertsAreMxfp4) {
+  const auto mxfp4 =
+      std::find_if(std::begin(goldens::kFloatCodes), std::end(goldens::kFloatCodes),
+                   [](const auto& golden) { return golden.name == std::string("mxfp4"); });
+  ASSERT_NE(mxfp4, std::end(goldens::kFloatCodes));
+  const int64_t rows = goldens::kRows, groups = mxfp4->cols / 32;
+  const std::string stem = "model.layers.0.mlp.experts.down_proj_";
+  SafetensorsWriter writer;
+  writer.words(stem + "blocks", "U8", {1, rows, groups, 16}, mxfp4->codes);
+  writer.words(stem + "scales", "U8", {1, rows, groups}, mxfp4->scales);
+  writer.floats(stem + "bias", {1, rows});
+  weights(writer);
+  config({{"quantization_config",
+           {{"quant_method", "mxfp4"}, {"modules_to_not_convert", {"model.layers.*.self_attn"}}}}});
+  const auto artifact = open();
+  expect_values(artifact->weight("layers.0.mlp.experts.down_proj"), mxfp4->values);
+  EXPECT_EQ(artifact->tensor("layers.0.mlp.experts.down_proj.bias").elements(), rows);
+  EXPECT_TRUE(artifact->unused().empty());
+
+  SafetensorsWriter flat;
+  flat.words(stem + "blocks", "U8", {rows, groups * 16}, mxfp4->codes);
+  weights(flat);
+  expect_error(ErrorCode::kCorruptData, "down_proj_blocks\" must be u8 blocks of 16",
+               [&] { open(); });
+}
+
 TEST_F(DirectoryArtifactTest, MlxAliasAndDefaults) {
   SafetensorsWriter writer;
   add_affine(writer, "model.norm", 4, 64, 2, 64, 3);

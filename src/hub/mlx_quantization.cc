@@ -66,11 +66,16 @@ MlxQuantization MlxQuantization::parse(const json& config, std::string origin) {
   const char* key = reader.has("quantization") ? "quantization" : "quantization_config";
   const auto section = reader.get_object(key);
   if (!section) return out;
-  if (section->has("quant_method") && section->get_string("quant_method") != "mlx")
+  const std::string method = section->get_string("quant_method", "mlx");
+  if (method == "mxfp4") {  // gpt-oss as published, where only the experts are
+    out.default_ = Spec{{}, {}, "mxfp4"};
+    return out;
+  }
+  if (method != "mlx")
     fail_param(ErrorCode::kUnsupported, key,
                "{}: weights quantized by \"{}\" are not supported; take the original or an MLX or "
                "GGUF conversion",
-               out.origin_, printable(section->get_string("quant_method")));
+               out.origin_, printable(method));
   out.default_ = read_spec(*section);
   if (out.default_->mode.empty()) out.default_->mode = modes().front().name;
   for (const auto& [name, value] : config[key].items()) {

@@ -178,9 +178,11 @@ class LayerBuilder {
     spec.top_k = m.top_k;
     spec.softmax_over_all = m.softmax_over_all;
     spec.renormalize = m.renormalize;
-    const bool stacked = load_.has(prefix_ + m.stacked + "gate_proj.weight");
+    const std::string stack = prefix_ + m.stacked;
     for (int e = 0; e < m.experts; e++)
-      spec.experts.push_back(stacked ? slice(m, e) : single(m, e));
+      spec.experts.push_back(load_.has(stack + "gate_proj.weight")      ? slice(m, e)
+                             : load_.has(stack + "gate_up_proj.weight") ? interleaved(m, e)
+                                                                        : single(m, e));
     if (m.shared_intermediate > 0) {
       const std::string at = prefix_ + m.shared;
       const int64_t width = m.shared_intermediate;
@@ -203,6 +205,21 @@ class LayerBuilder {
     return {part("gate_proj", m.intermediate, c_.hidden),
             part("up_proj", m.intermediate, c_.hidden),
             part("down_proj", c_.hidden, m.intermediate), c_.activation};
+  }
+
+  // Rows of gate and up in turns, as gpt-oss is published.
+  Mlp interleaved(const MoeConfig& m, int e) {
+    const std::string at = prefix_ + m.stacked;
+    const int64_t width = m.intermediate;
+    const auto every_other = [&](int64_t first) {
+      RowList rows(static_cast<size_t>(width));
+      for (int64_t i = 0; i < width; i++) rows[size_t(i)] = uint32_t(2 * (e * width + i) + first);
+      return load_.linear(at + "gate_up_proj", m.experts * 2 * width, c_.hidden, m.bias, rows);
+    };
+    return {every_other(0), every_other(1),
+            load_.linear(at + "down_proj", m.experts * c_.hidden, width, m.bias,
+                         row_range(e * c_.hidden, c_.hidden)),
+            c_.activation};
   }
 
   Mlp single(const MoeConfig& m, int e) {
