@@ -82,6 +82,11 @@ FAMILIES = {
                  rope_scaling=dict(type="longrope", short_factor=[1.0] * 12,
                                    long_factor=[1.0 + 0.25 * i for i in range(12)])),
     "olmo2": dict(model_type="olmo2"),
+    # the prompt is longer than the window; only the full layer's rope is scaled
+    "olmo3": dict(model_type="olmo3", num_hidden_layers=4, sliding_window=16, attention_bias=False,
+                  rope_theta=500000.0, rope_scaling=dict(
+                      rope_type="yarn", factor=8.0, original_max_position_embeddings=256,
+                      beta_fast=32, beta_slow=1)),
     "exaone4": dict(model_type="exaone4", num_hidden_layers=4, sliding_window=16,
                     sliding_window_pattern="LLLG", rope_scaling=LLAMA3),
     "smollm3": dict(model_type="smollm3", num_hidden_layers=4),

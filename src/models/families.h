@@ -16,6 +16,7 @@ std::unique_ptr<Model> load_gemma2(hub::ModelArtifact& artifact, Backend& backen
 std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_phi3(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_olmo2(hub::ModelArtifact& artifact, Backend& backend);
+std::unique_ptr<Model> load_olmo3(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_exaone4(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_smollm3(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_granite(hub::ModelArtifact& artifact, Backend& backend);

@@ -30,6 +30,7 @@ constexpr Family kFamilies[] = {
     {"gemma3", "text of Gemma 3 4B to 27B", load_gemma3},
     {"phi3", "Phi-3, Phi-3.5, Phi-4", load_phi3},
     {"olmo2", "OLMo 2", load_olmo2},
+    {"olmo3", "OLMo 3", load_olmo3},
     {"exaone4", "EXAONE 4", load_exaone4},
     {"smollm3", "SmolLM3", load_smollm3},
     {"granite", "Granite 3", load_granite},
