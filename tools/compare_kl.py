@@ -7,6 +7,7 @@
 llama-perplexity cuts the text into contexts and saves its log-probabilities of the second half of each
 (--save-all-logits); mantou computes the same tokens; tools/float_reference.py judges both, row by row. Prints
 the mean KL(reference || engine) in nats a token and the ratio. Both run with their default KV cache (f16).
+Gemma: llama.cpp does not round the embedding factor to bf16, so it is judged by a reference that does not either.
 llama.cpp's log-probabilities come rounded to 16 bits, which adds about 1e-8 to its KL.
 Fails when a ratio exceeds --limit. Minutes of time, and 4 bytes for each token and vocabulary entry in $TMPDIR.
 """
@@ -73,16 +74,21 @@ def measure(args, model, scratch):
     run([args.driver, model, scratch / "ids", scratch / "ours.npy"])
     ours = np.load(scratch / "ours.npy", mmap_mode="r").reshape(*theirs.tokens.shape, -1)
     reference = float_reference.Model(model, np.float32)
+    unrounded = float_reference.Model(model, np.float32, rounded_scale=False) if reference.gemma else None
     divergences = []
     for chunk, tokens in enumerate(theirs.tokens):
         hidden = reference.hidden_states(tokens)
+        their_hidden = unrounded.hidden_states(tokens) if unrounded else None
         for at in range(theirs.first, theirs.context - 1, float_reference.HEAD_ROWS):
             end = min(at + float_reference.HEAD_ROWS, theirs.context - 1)
             truth = float_reference.log_softmax(reference.logits(hidden[at:end]))
             saved = theirs.log_probabilities(chunk, slice(at - theirs.first, end - theirs.first))
             saved -= np.log(np.exp(saved).sum(-1, keepdims=True))
             mine = float_reference.log_softmax(np.asarray(ours[chunk, at:end]))
-            divergences.append(np.stack([divergence(truth, mine), divergence(truth, saved)], 1))
+            ours_kl = divergence(truth, mine)
+            if unrounded:
+                truth = float_reference.log_softmax(unrounded.logits(their_hidden[at:end]))
+            divergences.append(np.stack([ours_kl, divergence(truth, saved)], 1))
     divergences = np.concatenate(divergences)
     return *divergences.mean(0), len(divergences)
 

@@ -60,15 +60,18 @@ def log_softmax(logits):
 
 
 class Model:
-    """Token ids of one context in, logits out. Shapes: T tokens, H query heads in G groups, D a head."""
+    """Token ids of one context in, logits out. Shapes: T tokens, H query heads in G groups, D a head.
 
-    def __init__(self, path, dtype):
+    rounded_scale: Gemma's embedding factor is rounded to bf16, as the model was trained."""
+
+    def __init__(self, path, dtype, rounded_scale=True):
         reader = gguf.GGUFReader(path)
         meta = Metadata(reader)
         self.family = meta.architecture
         if self.family not in ("llama", "qwen2", "qwen3", "gemma3"):
             sys.exit(f"{path}: architecture {self.family} is not one of llama, qwen2, qwen3, gemma3")
         self.dtype = dtype
+        self.rounded_scale = rounded_scale
         self.weights = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype(dtype)
                         for t in reader.tensors}
         self.layers = meta.get("block_count")
@@ -169,9 +172,10 @@ class Model:
     def hidden_states(self, ids):
         x = self.weights["token_embd.weight"][ids]
         if self.gemma:
-            # rounded to bf16, as the model was trained
-            root = np.array([self.hidden ** 0.5], np.float32).view(np.uint32)
-            root = ((root + 0x7fff + (root >> 16 & 1)) & 0xffff0000).astype(np.uint32).view(np.float32)
+            root = np.array([self.hidden ** 0.5], np.float32)
+            if self.rounded_scale:
+                bits = root.view(np.uint32)
+                root = ((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000).astype(np.uint32).view(np.float32)
             x = x * self.dtype(root[0])
         for layer in range(self.layers):
             x = self.block(x, layer)

@@ -31,7 +31,8 @@ MIXTRAL_NAMES = {k.replace("mlp.", "block_sparse_moe.", 1): v for k, v in EXPERT
 ARCHITECTURES = {
     "llama": ("llama", {}), "mistral": ("llama", {}), "qwen2": ("qwen2", {}), "qwen3": ("qwen3", {}),
     "gemma": ("gemma", {}), "gemma2": ("gemma2", GEMMA_NAMES), "gemma3_text": ("gemma3", GEMMA_NAMES),
-    "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "exaone4": ("exaone4", GEMMA_NAMES),
+    "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "olmo3": ("olmo2", GEMMA_NAMES),
+    "exaone4": ("exaone4", GEMMA_NAMES),
     "smollm3": ("smollm3", {}), "granite": ("granite", {}), "minicpm": ("minicpm", {}),
     "starcoder2": ("starcoder2", {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
     "glm4": ("glm4", FUSED_NAMES | {"post_self_attn_layernorm": "post_attention_norm",

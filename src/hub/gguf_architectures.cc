@@ -105,6 +105,11 @@ void complete_llama(const GgufFile&, json& config) {
   if (config.contains("num_experts")) config["model_type"] = "mixtral";
 }
 
+// OLMo 3 is OLMo 2 with windows.
+void complete_olmo2(const GgufFile&, json& config) {
+  if (config.contains("sliding_window")) config["model_type"] = "olmo3";
+}
+
 // The 27B model (46 layers) scales queries by hidden_size / heads instead of head_dim.
 void complete_gemma2(const GgufFile&, json& config) {
   constexpr int kLayersOf27B = 46;
@@ -189,7 +194,7 @@ constexpr GgufArchitecture kArchitectures[] = {
     {"gemma3", "gemma3_text", "gelu_pytorch_tanh", kGemmaNames, false, true, complete_gemma3,
      "gemma3"},
     {"phi3", "phi3", "silu", kPhi3Names, false, false, complete_phi3},
-    {"olmo2", "olmo2", "silu", kPostNormNames, false, false, nullptr},
+    {"olmo2", "olmo2", "silu", kPostNormNames, false, false, complete_olmo2, "olmo3"},
     {"exaone4", "exaone4", "silu", kPostNormNames, false, false, nullptr},
     {"smollm3", "smollm3", "silu", kTwoNormNames, true, false, nullptr},
     {"granite", "granite", "silu", kTwoNormNames, true, false, complete_granite},

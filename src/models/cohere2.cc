@@ -19,7 +19,7 @@ std::unique_ptr<Model> load_cohere2(hub::ModelArtifact& artifact, Backend& backe
   const int64_t pattern = config.get_int("sliding_window_pattern", 1, 4096, 4);
   const std::vector<bool> sliding = sliding_layers(config, c.layers, pattern);
   set_windows(c, sliding, config.get_int("sliding_window", 1, int64_t{1} << 40, 4096));
-  for (const bool slides : sliding) c.rope_of.push_back(slides ? 0 : -1);
+  set_ropes(c, sliding, 0, -1);
   return build_decoder("cohere2", c, {read_rope(artifact, config, c.head_dim, 50000)}, artifact,
                        backend);
 }

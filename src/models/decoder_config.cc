@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "hub/json_file.h"
 #include "models/layers.h"
 
 namespace mantou::models {
@@ -60,7 +61,13 @@ std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, in
     if (types.size() != size_t(layers))
       config.fail_key("layer_types",
                       fmt::format("has {} entries for {} layers", types.size(), layers));
-    for (size_t i = 0; i < types.size(); i++) sliding[i] = types[i] == "sliding_attention";
+    for (size_t i = 0; i < types.size(); i++) {
+      sliding[i] = types[i] == "sliding_attention";
+      if (!sliding[i] && types[i] != "full_attention")
+        config.fail_key("layer_types", fmt::format("names \"{}\"; sliding_attention and "
+                                                   "full_attention are supported",
+                                                   hub::printable(types[i])));
+    }
     return sliding;
   }
   for (size_t i = 0; i < sliding.size(); i++) sliding[i] = (int64_t(i) + 1) % pattern != 0;
@@ -70,6 +77,12 @@ std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, in
 void set_windows(DecoderConfig& decoder, const std::vector<bool>& sliding, int64_t window) {
   decoder.windows.clear();
   for (const bool slides : sliding) decoder.windows.push_back(slides ? window : 0);
+}
+
+void set_ropes(DecoderConfig& decoder, const std::vector<bool>& sliding, int sliding_rope,
+               int full_rope) {
+  decoder.rope_of.clear();
+  for (const bool slides : sliding) decoder.rope_of.push_back(slides ? sliding_rope : full_rope);
 }
 
 void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config) {

@@ -30,7 +30,7 @@ std::unique_ptr<Model> load_exaone4(hub::ModelArtifact& artifact, Backend& backe
   if (window > 0) {
     const std::vector<bool> sliding = hybrid_layers(config, c.layers);
     set_windows(c, sliding, window);
-    for (const bool slides : sliding) c.rope_of.push_back(slides ? 0 : -1);
+    set_ropes(c, sliding, 0, -1);
   }
   return build_decoder("exaone4", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }

@@ -80,8 +80,8 @@ struct DecoderConfig {
 // Reads and checks what all families have in common; `tied` where the configuration does not say.
 DecoderConfig read_decoder_config(const hub::ConfigReader& config, bool tied = false);
 
-// Which layers have a sliding window: layer_types where the checkpoint has it, else all but every
-// `pattern`-th.
+// Which layers have a sliding window: layer_types where the checkpoint has it, else all but the
+// last of every `pattern`.
 std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t pattern);
 
 // sliding_window, where the configuration has one that is not 0, for every layer.
@@ -89,6 +89,9 @@ void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config);
 
 // Windows for the sliding layers, full attention elsewhere.
 void set_windows(DecoderConfig& decoder, const std::vector<bool>& sliding, int64_t window);
+// Their ropes: indices into those given to build_decoder, −1 for none.
+void set_ropes(DecoderConfig& decoder, const std::vector<bool>& sliding, int sliding_rope,
+               int full_rope);
 
 // Gemma 2 and 3: norms before and behind attention and MLP, of the (1 + w) kind.
 void set_gemma_norms(DecoderConfig& decoder);

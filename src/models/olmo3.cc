@@ -14,7 +14,7 @@ std::unique_ptr<Model> load_olmo3(hub::ModelArtifact& artifact, Backend& backend
   set_post_norms(c);
   const std::vector<bool> sliding = sliding_layers(config, c.layers, 4);
   set_windows(c, sliding, config.get_int("sliding_window", 1, int64_t{1} << 40, 4096));
-  for (const bool slides : sliding) c.rope_of.push_back(slides ? 1 : 0);
+  set_ropes(c, sliding, 1, 0);
   const double theta = config.get_double("rope_theta", 1e-3, 1e12, kTheta);
   const double local = config.get_double("rope_local_base_freq", 1e-3, 1e12, theta);
   return build_decoder(
