@@ -154,13 +154,14 @@ stage_asan() {
   [ -n "$FULL" ] || return 0
   # g++ 12 does not align 64-byte vectors on the stack with which ASan finds use after return.
   export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=0
+  unset MANTOU_TEST_FULL  # the long runs of arithmetic take an hour here; the release stage has them
   mapfile -t names < <(suites | grep -vFx -f <(printf '%s\n' "${ASAN_SUITES[@]}"))
   run_suites asan "${names[@]}"
 }
 
 stage_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-  unset MANTOU_TEST_FULL  # races show in short runs; the long ones take over half an hour here
+  unset MANTOU_TEST_FULL  # races show in short runs
   # Arithmetic on one thread has no races to find and takes ThreadSanitizer ten minutes: --full only.
   if [ -z "$FULL" ]; then
     export GTEST_FILTER='-*Properties*:*ExtremeLogits:*AttentionShapes*:Elementwise.*:Quantize.*:Pack.*:AttentionFunctions.*'
