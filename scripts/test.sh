@@ -79,6 +79,14 @@ run_suites() {
   fi
 }
 
+# Runs a function as if --full had not been given.
+without_long_runs() {
+  local long=${MANTOU_TEST_FULL:-}
+  unset MANTOU_TEST_FULL
+  "$@"
+  [ -z "$long" ] || export MANTOU_TEST_FULL=$long
+}
+
 stage_layers() {
   check "tools/check_layers" tools/check_layers
   check "tools/check_layers itself" tools/check_layers --self-test
@@ -91,7 +99,7 @@ unformatted() {
 
 stage_format() {
   local files
-  mapfile -t files < <(git ls-files --cached --others --exclude-standard 'src/*.cc' 'src/*.h' 'tests/*.cc' 'bench/*.cc')
+  mapfile -t files < <(git ls-files --cached --others --exclude-standard 'src/*.cc' 'src/*.h' 'tests/*.cc' 'tests/*.h' 'bench/*.cc')
   check "clang-format" unformatted "${files[@]}"
 }
 
@@ -154,21 +162,20 @@ stage_asan() {
   [ -n "$FULL" ] || return 0
   # g++ 12 does not align 64-byte vectors on the stack with which ASan finds use after return.
   export ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=0
-  unset MANTOU_TEST_FULL  # the long runs of arithmetic take an hour here; the release stage has them
   mapfile -t names < <(suites | grep -vFx -f <(printf '%s\n' "${ASAN_SUITES[@]}"))
-  run_suites asan "${names[@]}"
+  # The long runs of arithmetic take an hour here; the release stage has them.
+  without_long_runs run_suites asan "${names[@]}"
 }
 
 stage_tsan() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-  unset MANTOU_TEST_FULL  # races show in short runs
   # Arithmetic on one thread has no races to find and takes ThreadSanitizer ten minutes: --full only.
   if [ -z "$FULL" ]; then
     export GTEST_FILTER='-*Properties*:*ExtremeLogits:*AttentionShapes*:Elementwise.*:Quantize.*:Pack.*:AttentionFunctions.*'
   fi
   local names
   if [ -n "$FULL" ]; then mapfile -t names < <(suites); else mapfile -t names < <(present "${TSAN_SUITES[@]}"); fi
-  run_suites tsan "${names[@]}"
+  without_long_runs run_suites tsan "${names[@]}"  # races show in short runs
   unset GTEST_FILTER
 }
 

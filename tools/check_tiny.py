@@ -7,7 +7,7 @@
 
 For each model of the folder: the largest error of `--compute f32` against the reference, as a share of the
 logits' spread (standard deviation); the greedy tokens that agree, teacher-forced; and the mean KL divergence of
-the int8 path. Fails when an error exceeds --tolerance or a token that is no near tie differs.
+the int8 path. Fails when an error exceeds --tolerance or a token differs (of which the gap to the best is shown).
 A second table says which families give the same bits through both formats, F32.gguf and f32/.
 """
 import argparse

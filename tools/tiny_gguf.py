@@ -112,7 +112,7 @@ def interleave(rows, heads):
 def rope_factors(config):
     """What the llama3 scaling divides each frequency by."""
     scaling = config["rope_scaling"]
-    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    dim = head_dim_of(config)
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
     context, factor = scaling["original_max_position_embeddings"], scaling["factor"]
     waves = 2 * np.pi * config["rope_theta"] ** (np.arange(0, dim, 2) / dim)

@@ -14,4 +14,9 @@ inline std::string lower(std::string_view text) {
   return out;
 }
 
+// Whether `part` stands in `text`, in letters of any case.
+inline bool contains(std::string_view text, std::string_view part) {
+  return lower(text).find(lower(part)) != std::string::npos;
+}
+
 }  // namespace mantou

@@ -102,4 +102,10 @@ std::filesystem::path cache_directory() {
   return std::filesystem::path(home && *home ? home : "/tmp") / ".cache" / "mantou";
 }
 
+uint64_t file_bytes(const std::filesystem::path& path) {
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(path, error);
+  return error ? 0 : bytes;
+}
+
 }  // namespace mantou

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -38,5 +39,8 @@ std::vector<std::filesystem::path> children(const std::filesystem::path& directo
 
 // $XDG_CACHE_HOME/mantou or ~/.cache/mantou; $MANTOU_CACHE overrides.
 std::filesystem::path cache_directory();
+
+// The file's size behind symbolic links; 0 when there is no such file.
+uint64_t file_bytes(const std::filesystem::path& path);
 
 }  // namespace mantou

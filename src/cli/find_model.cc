@@ -21,8 +21,18 @@ fs::path fetch(const hub::RepoWish& wish) {
   return fetch_with_progress(fetcher, plan);
 }
 
-bool is_offline(const ModelOptions& options) {
-  return options.offline || hub::Endpoint::from_environment().offline;
+// Where the repository's model is; fetched when it is not here whole. `param` names the wish in an
+// error.
+fs::path find_or_fetch(const ModelOptions& options, const hub::RepoWish& wish, const char* param,
+                       const std::string& text) {
+  const fs::path cache = hub::ModelPlaces::from_environment().hf_cache;
+  if (const fs::path found = hub::find_fetched(cache, wish); !found.empty()) return found;
+  if (options.offline || hub::Endpoint::from_environment().offline)
+    fail_param(ErrorCode::kNotFound, param,
+               "{} is not (or not whole) in {}, and --offline or HF_HUB_OFFLINE forbids fetching "
+               "it; `mantou ls` shows what is here",
+               text, cache.string());
+  return fetch(wish);
 }
 
 // The repository of --hf-repo: exactly this one, never one with a similar name.
@@ -32,14 +42,7 @@ fs::path find_repository(const ModelOptions& options) {
     fail_param(ErrorCode::kInvalidArgument, "--hf-repo",
                "--hf-repo: \"{}\" is no repository's name; write ORG/NAME or ORG/NAME:QUANT",
                hub::printable(options.hf_repo));
-  const fs::path cache = hub::ModelPlaces::from_environment().hf_cache;
-  if (const fs::path found = hub::find_fetched(cache, *wish); !found.empty()) return found;
-  if (is_offline(options))
-    fail_param(
-        ErrorCode::kNotFound, "--hf-repo",
-        "{} is not (or not whole) in {}, and --offline or HF_HUB_OFFLINE forbids fetching it",
-        options.hf_repo, cache.string());
-  return fetch(*wish);
+  return find_or_fetch(options, *wish, "--hf-repo", options.hf_repo);
 }
 
 }  // namespace
@@ -70,14 +73,7 @@ fs::path find_model(const ModelOptions& options) {
     const bool repository =
         wish && wish->repo.find('/') != std::string::npos && !wish->repo.ends_with(".gguf");
     if (error.code() != ErrorCode::kNotFound || !repository) throw;
-    const fs::path cache = hub::ModelPlaces::from_environment().hf_cache;
-    if (const fs::path found = hub::find_fetched(cache, *wish); !found.empty()) return found;
-    if (is_offline(options))
-      fail_param(ErrorCode::kNotFound, "model",
-                 "{} is not on this machine, and --offline or HF_HUB_OFFLINE forbids fetching it; "
-                 "`mantou ls` shows what is here",
-                 options.model);
-    return fetch(*wish);
+    return find_or_fetch(options, *wish, "model", options.model);
   }
 }
 

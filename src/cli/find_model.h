@@ -12,7 +12,7 @@ namespace mantou::cli {
 // --hf-repo, else --model: a path, a name, or a repository of the hub. --offline fetches nothing.
 std::filesystem::path find_model(const ModelOptions& options);
 
-// What fetching needs to know of the environment; kUnavailable when that forbids it.
+// What fetching needs to know of the environment.
 hub::FetchOptions fetch_options(bool offline);
 
 // Downloads what the plan lacks and returns what to open.

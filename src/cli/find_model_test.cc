@@ -64,7 +64,7 @@ TEST_F(FindModelTest, FetchesWhatIsMissingOnce) {
 }
 
 TEST_F(FindModelTest, OfflineFetchesNothing) {
-  expect_error(ErrorCode::kNotFound, "org/m-GGUF is not on this machine",
+  expect_error(ErrorCode::kNotFound, "org/m-GGUF is not (or not whole) in",
                [] { find("org/m-GGUF", "", true); });
   set("HF_HUB_OFFLINE", "1");
   expect_error(ErrorCode::kNotFound, "HF_HUB_OFFLINE forbids fetching it",

@@ -1,5 +1,6 @@
 // A backend that takes weights and never computes: models load against it, so that their own checks
-// of configuration, shapes and left-over tensors run in milliseconds and without memory.
+// of configuration, shapes, values and left-over tensors run without memory; they read every weight
+// once.
 #pragma once
 
 #include <memory>

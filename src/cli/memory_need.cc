@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "hub/towers.h"
+
 namespace mantou::cli {
 namespace {
 
@@ -12,12 +14,12 @@ bool contains(std::string_view text, std::string_view part) {
 
 // One of the experts a router chooses among, in the names of checkpoints and of GGUF files.
 bool is_routed_expert(std::string_view name) {
-  return (contains(name, ".experts.") && !contains(name, "shared_experts")) ||
-         contains(name, "_exps.");
+  return contains(name, ".experts.") || contains(name, ".switch_mlp.") || contains(name, "_exps.");
 }
 
 bool is_embedding(std::string_view name) {
-  return contains(name, "embed_tokens") || contains(name, "token_embd");
+  return contains(name, "embed_tokens") || contains(name, "token_embd") ||
+         contains(name, "tok_embeddings");
 }
 
 // The share of the experts that a token runs through; 1 without experts.
@@ -32,7 +34,8 @@ double expert_share(const nlohmann::json& config) {
 }
 
 bool has_own_head(const hub::ModelArtifact& artifact) {
-  return artifact.has("lm_head.weight") && !artifact.config().value("tie_word_embeddings", false);
+  const bool has_head = artifact.has("lm_head.weight") || artifact.has("output.weight");
+  return has_head && !artifact.config().value("tie_word_embeddings", false);
 }
 
 }  // namespace
@@ -68,6 +71,7 @@ MemoryNeed memory_need(const hub::ModelArtifact& artifact, const models::Model& 
   const bool own_head = has_own_head(artifact);
   double read = 0;
   for (const auto& tensor : artifact.tensors()) {
+    if (hub::is_of_tower(tensor.name)) continue;
     need.weights += tensor.bytes;
     if (is_embedding(tensor.name) && own_head) continue;
     read += double(tensor.bytes) * (is_routed_expert(tensor.name) ? share : 1.0);

@@ -73,7 +73,7 @@ class NoModel final : public models::Model {
   }
 
  private:
-  models::ModelInfo info_{"none", 1, 8, 16, 77};
+  models::ModelInfo info_{"none", 16, 77};
   Head head_;
 };
 
@@ -81,9 +81,11 @@ TEST(MemoryNeed, ATokenReadsNoTableAndOnlyItsExperts) {
   const std::vector<hub::ModelArtifact::TensorInfo> tensors = {
       {"embed_tokens.weight", "F16", {}, 1000},
       {"lm_head.weight", "F16", {}, 1000},
-      {"layers.0.mlp.experts.gate_proj.weight", "F16", {}, 800},
+      {"layers.0.mlp.switch_mlp.gate_proj.weight", "F16", {}, 400},
+      {"layers.0.mlp.experts.0.gate_proj.weight", "F16", {}, 400},
+      {"model.vision_tower.patches.weight", "F16", {}, 5000},
       {"blk.0.ffn_up_exps.weight", "F16", {}, 800},
-      {"layers.0.mlp.shared_experts.up_proj.weight", "F16", {}, 10},
+      {"layers.0.mlp.shared_expert.up_proj.weight", "F16", {}, 10},
       {"layers.0.self_attn.q_proj.weight", "F16", {}, 5}};
   const NamedTensors experts({{"num_experts", 8}, {"num_experts_per_tok", 2}}, tensors);
   const MemoryNeed need = memory_need(experts, NoModel(), KvType::kF32);
@@ -91,7 +93,7 @@ TEST(MemoryNeed, ATokenReadsNoTableAndOnlyItsExperts) {
   EXPECT_EQ(need.read_per_token, 1000u + 200 + 200 + 10 + 5);
   EXPECT_EQ(need.train_context, 77);
   EXPECT_EQ(need.cache_bytes(1), 64u);
-  const NamedTensors tied({{"tie_word_embeddings", true}}, {tensors[0], tensors[5]});
+  const NamedTensors tied({{"tie_word_embeddings", true}}, {tensors.front(), tensors.back()});
   EXPECT_EQ(memory_need(tied, NoModel(), KvType::kF16).read_per_token, 1005u);
 }
 

@@ -130,12 +130,15 @@ TEST_F(DirectoryArtifactTest, TheAudit) {
   weights(writer);
   config({{"tie_word_embeddings", true}});
   EXPECT_EQ(open()->unused(),
-            (std::vector<std::string>{"model.norm.weight", "model.layers.9.odd"}));
+            (std::vector<std::string>{"model.norm.weight", "vision_tower.x.weight",
+                                      "model.layers.9.odd"}));
   config({{"tie_word_embeddings", false}});
   const auto artifact = open();
-  EXPECT_EQ(artifact->unused(), (std::vector<std::string>{"model.norm.weight", "lm_head.weight",
-                                                          "model.layers.9.odd"}));
+  EXPECT_EQ(artifact->unused(),
+            (std::vector<std::string>{"model.norm.weight", "lm_head.weight",
+                                      "vision_tower.x.weight", "model.layers.9.odd"}));
   artifact->tensor("layers.9.odd");
+  artifact->tensor("vision_tower.x.weight");
   artifact->weight("norm");
   artifact->weight("lm_head");
   EXPECT_TRUE(artifact->unused().empty());

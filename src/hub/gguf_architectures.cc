@@ -21,18 +21,22 @@ constexpr NameRule kGemmaNames[] = {
     {"post_ffw_norm", "post_feedforward_layernorm"},
 };
 
-// What GGUF leaves to the reader: every sixth layer is global, the local rope base is 10000, and
-// the 27B model (62 layers) scales queries by hidden_size / heads instead of head_dim.
-void complete_gemma3(const GgufFile& file, json& config) {
-  constexpr int kLayersOf27B = 62;
-  const bool is_27b = config["num_hidden_layers"] == kLayersOf27B;
+// Gemma's 27B models, told by their number of layers, scale queries by hidden_size / heads, the
+// others by head_dim.
+void set_query_scale(json& config, int layers_of_27b) {
   config["query_pre_attn_scalar"] =
-      is_27b ? config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>()
-             : config["head_dim"].get<int64_t>();
+      config["num_hidden_layers"] == layers_of_27b
+          ? config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>()
+          : config["head_dim"].get<int64_t>();
+}
+
+// What GGUF leaves to the reader: every sixth layer is global, the local rope base is 10000, and
+// the 27B model has 62 layers.
+void complete_gemma3(const GgufFile& file, json& config) {
+  set_query_scale(config, 62);
   config["rope_local_base_freq"] = file.get_double("gemma3.rope.freq_base_swa").value_or(10000.0);
   config["sliding_window_pattern"] =
       file.get_int("gemma3.attention.sliding_window_pattern").value_or(6);
-  config["hidden_activation"] = config["hidden_act"];
 }
 
 constexpr NameRule kPostNormNames[] = {
@@ -110,14 +114,7 @@ void complete_olmo2(const GgufFile&, json& config) {
   if (config.contains("sliding_window")) config["model_type"] = "olmo3";
 }
 
-// The 27B model (46 layers) scales queries by hidden_size / heads instead of head_dim.
-void complete_gemma2(const GgufFile&, json& config) {
-  constexpr int kLayersOf27B = 46;
-  config["query_pre_attn_scalar"] =
-      config["num_hidden_layers"] == kLayersOf27B
-          ? config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>()
-          : config["head_dim"].get<int64_t>();
-}
+void complete_gemma2(const GgufFile&, json& config) { set_query_scale(config, 46); }
 
 // Long ropes are told by their tensors of factors.
 void complete_phi3(const GgufFile& file, json& config) {
@@ -131,15 +128,15 @@ void complete_phi3(const GgufFile& file, json& config) {
     scaling["attention_factor"] = *factor;
 }
 
-void rename_key(json& config, const char* from, const char* to) {
+void copy_key(json& config, const char* from, const char* to) {
   if (config.contains(from)) config[to] = config[from];
 }
 
 void complete_granite(const GgufFile&, json& config) {
-  rename_key(config, "attention_scale", "attention_multiplier");
-  rename_key(config, "embedding_scale", "embedding_multiplier");
-  rename_key(config, "residual_scale", "residual_multiplier");
-  rename_key(config, "logit_scale", "logits_scaling");
+  copy_key(config, "attention_scale", "attention_multiplier");
+  copy_key(config, "embedding_scale", "embedding_multiplier");
+  copy_key(config, "residual_scale", "residual_multiplier");
+  copy_key(config, "logit_scale", "logits_scaling");
 }
 
 // Files store the products of the configuration's multipliers; older ones have none of them and
@@ -156,7 +153,7 @@ void complete_minicpm(const GgufFile&, json& config) {
 }
 
 void complete_starcoder2(const GgufFile&, json& config) {
-  rename_key(config, "layer_norm_eps", "norm_epsilon");
+  copy_key(config, "layer_norm_eps", "norm_epsilon");
 }
 
 void complete_stablelm(const GgufFile& file, json& config) {

@@ -127,7 +127,7 @@ TEST_F(GgufArtifactTest, Gemma3FillsInWhatFilesLeaveOut) {
   EXPECT_TRUE(artifact->norm_plus_one_baked());
   const json& config = artifact->config();
   EXPECT_EQ(config["model_type"], "gemma3_text");
-  EXPECT_EQ(config["hidden_activation"], "gelu_pytorch_tanh");
+  EXPECT_EQ(config["hidden_act"], "gelu_pytorch_tanh");
   EXPECT_EQ(config["query_pre_attn_scalar"], 16);
   EXPECT_EQ(config["rope_local_base_freq"], 10000.0);
   EXPECT_EQ(config["sliding_window"], 512);

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <unordered_set>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "hub/gguf.h"
@@ -85,6 +86,11 @@ std::optional<GgufPart> gguf_part(const fs::path& file) {
       *number < 1 || *number > *count || *count > kMaxParts)
     return std::nullopt;
   return GgufPart{stem.substr(0, stem.size() - kSuffix), *number, *count};
+}
+
+bool is_gguf_model(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  return file.extension() == ".gguf" && !contains(name, "mmproj") && !contains(name, "imatrix");
 }
 
 fs::path gguf_sibling(const fs::path& file, const GgufPart& part, int number) {

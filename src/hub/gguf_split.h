@@ -16,6 +16,10 @@ struct GgufPart {
 // Empty when the file's name is not that of a part.
 std::optional<GgufPart> gguf_part(const std::filesystem::path& file);
 
+// Whether the name is that of a model or a part of one: not of an image tower ("mmproj") or an
+// importance matrix, which lie beside models.
+bool is_gguf_model(const std::filesystem::path& file);
+
 // The path of another part of the model that `file` is a part of.
 std::filesystem::path gguf_sibling(const std::filesystem::path& file, const GgufPart& part,
                                    int number);

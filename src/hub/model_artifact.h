@@ -3,8 +3,8 @@
 // GGUF files and HF/MLX directories both become one ModelArtifact. Names and configuration are
 // those of HF checkpoints without the "model." (or "language_model.model.") prefix: "embed_tokens",
 // "layers.0.self_attn.q_proj", "norm", "lm_head"; GGUF names and metadata keys are translated by
-// the tables in gguf_names.cc. Made on one thread; afterwards read-only but for the consumption
-// marks, which the loading thread alone sets.
+// the tables in gguf_names.cc and gguf_architectures.cc. Made on one thread; afterwards read-only
+// but for the consumption marks, which the loading thread alone sets.
 #pragma once
 
 #include <filesystem>
@@ -42,7 +42,7 @@ class ModelArtifact {
   // True when norm weights already hold the "+ 1" of (1 + w) norms (GGUF gemma files).
   virtual bool norm_plus_one_baked() const = 0;
 
-  // `module` + ".weight" with its scales and biases where it is MLX-affine. Marks them consumed.
+  // `module` + ".weight" with its scales and biases where it is quantized. Marks them consumed.
   // A missing tensor is an error that names it; shapes are as stored, checked against the file
   // only.
   virtual RawWeight weight(std::string_view module) = 0;

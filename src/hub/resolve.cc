@@ -17,20 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool contains(std::string_view text, std::string_view part) {
-  return lower(text).find(lower(part)) != std::string::npos;
-}
-
 fs::path environment_path(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? fs::path() : fs::path(value);
-}
-
-// Follows symbolic links: the HF cache keeps files as links to blobs. 0 when there is no such file.
-uint64_t file_bytes(const fs::path& path) {
-  std::error_code error;
-  const uint64_t bytes = fs::file_size(path, error);
-  return error ? 0 : bytes;
 }
 
 bool holds_directory(const fs::path& path) {
@@ -38,15 +27,12 @@ bool holds_directory(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// .gguf files that are models: not the image towers that lie beside them, and of a split model only
-// the first part that is there.
+// .gguf files that are models, of a split one only the first part that is there.
 std::vector<fs::path> gguf_files(const fs::path& directory) {
   std::vector<fs::path> out;
   std::set<std::pair<std::string, int>> split;
   for (const fs::path& path : children(directory)) {
-    if (path.extension() != ".gguf" || contains(path.filename().string(), "mmproj") ||
-        file_bytes(path) == 0)
-      continue;
+    if (!is_gguf_model(path) || file_bytes(path) == 0) continue;
     const auto part = gguf_part(path);
     if (!part || split.emplace(part->model, part->count).second) out.push_back(path);
   }

@@ -1,25 +1,15 @@
 #include "hub/tensor_table.h"
 
-#include <algorithm>
-#include <array>
-
 #include "base/error.h"
 #include "hub/json_file.h"
 
 namespace mantou::hub {
 namespace {
 
-// Tensors that say nothing a language model needs: derived tables, and the towers of multimodal
-// checkpoints, which are loaded as text models.
-constexpr std::array<std::string_view, 8> kRedundantPrefixes = {
-    "vision_tower.", "vision_model.", "visual.",      "multi_modal_projector.",
-    "audio_tower.",  "embed_vision.", "embed_audio.", "vision_embedder."};
-
+// Tensors that say nothing a language model needs.
 bool redundant(std::string_view name, bool tied_embeddings) {
-  if (name.find("rotary_emb.inv_freq") != std::string_view::npos) return true;
-  if (tied_embeddings && name.starts_with("lm_head.")) return true;
-  return std::any_of(kRedundantPrefixes.begin(), kRedundantPrefixes.end(),
-                     [&](std::string_view prefix) { return name.starts_with(prefix); });
+  return name.find("rotary_emb.inv_freq") != std::string_view::npos ||
+         (tied_embeddings && name.starts_with("lm_head."));
 }
 
 }  // namespace

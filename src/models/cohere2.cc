@@ -7,7 +7,7 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_cohere2(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
-  DecoderConfig c = read_decoder_config(config, true);
+  DecoderConfig c = read_decoder_config(config);
   c.tied = !artifact.has("lm_head.weight");
   c.norm = NormKind::kLayer;
   c.norm_eps = float(config.get_double("layer_norm_eps", 0, 1, 1e-5));
@@ -18,10 +18,9 @@ std::unique_ptr<Model> load_cohere2(hub::ModelArtifact& artifact, Backend& backe
   c.logits_scale = float(config.get_double("logit_scale", 1e-6, 1e6, 0.0625));
   const int64_t pattern = config.get_int("sliding_window_pattern", 1, 4096, 4);
   const std::vector<bool> sliding = sliding_layers(config, c.layers, pattern);
-  set_windows(c, sliding, config.get_int("sliding_window", 1, int64_t{1} << 40, 4096));
+  set_windows(c, sliding, read_window(config, 4096));
   set_ropes(c, sliding, 0, -1);
-  return build_decoder("cohere2", c, {read_rope(artifact, config, c.head_dim, 50000)}, artifact,
-                       backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim, 50000)}, artifact, backend);
 }
 
 }  // namespace mantou::models

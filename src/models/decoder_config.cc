@@ -31,7 +31,7 @@ Activation read_activation(const hub::ConfigReader& config) {
 
 }  // namespace
 
-DecoderConfig read_decoder_config(const hub::ConfigReader& config, bool tied) {
+DecoderConfig read_decoder_config(const hub::ConfigReader& config) {
   DecoderConfig c;
   c.hidden = int(config.get_int("hidden_size", 1, 1 << 20));
   c.layers = int(config.get_int("num_hidden_layers", 1, 4096));
@@ -41,8 +41,8 @@ DecoderConfig read_decoder_config(const hub::ConfigReader& config, bool tied) {
   c.intermediate = int(config.get_int("intermediate_size", 1, 1 << 22));
   c.vocab = int(config.get_int("vocab_size", 1, kMaxExtent));
   c.norm_eps = float(config.get_double("rms_norm_eps", 0, 1, 1e-6));
-  c.max_positions = config.get_int("max_position_embeddings", 1, int64_t{1} << 40, 4096);
-  c.tied = config.get_bool("tie_word_embeddings", tied);
+  c.max_positions = config.get_int("max_position_embeddings", 1, kMaxPositions, 4096);
+  c.tied = config.get_bool("tie_word_embeddings", false);
   c.activation = read_activation(config);
   if (c.heads % c.kv_heads != 0)
     config.fail_key(
@@ -52,6 +52,10 @@ DecoderConfig read_decoder_config(const hub::ConfigReader& config, bool tied) {
     fail_param(ErrorCode::kUnsupported, "head_dim", "{}: head_dim is {}, must be even for rope",
                config.origin(), c.head_dim);
   return c;
+}
+
+int64_t read_window(const hub::ConfigReader& config, int64_t fallback) {
+  return config.get_int("sliding_window", 0, kMaxPositions, fallback);
 }
 
 std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t pattern) {
@@ -86,7 +90,7 @@ void set_ropes(DecoderConfig& decoder, const std::vector<bool>& sliding, int sli
 }
 
 void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config) {
-  const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0);
+  const int64_t window = read_window(config);
   if (window > 0) decoder.windows.assign(size_t(decoder.layers), window);
 }
 

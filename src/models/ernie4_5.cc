@@ -9,7 +9,7 @@ std::unique_ptr<Model> load_ernie4_5(hub::ModelArtifact& artifact, Backend& back
   DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = c.o_bias = c.mlp_bias = config.get_bool("use_bias", false);
   c.interleaved_rope = true;
-  return build_decoder("ernie4_5", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

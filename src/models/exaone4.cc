@@ -26,13 +26,13 @@ std::unique_ptr<Model> load_exaone4(hub::ModelArtifact& artifact, Backend& backe
   DecoderConfig c = read_decoder_config(config);
   c.qk_norm = QkNorm::kHead;
   set_post_norms(c);
-  const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0);
+  const int64_t window = read_window(config);
   if (window > 0) {
     const std::vector<bool> sliding = hybrid_layers(config, c.layers);
     set_windows(c, sliding, window);
     set_ropes(c, sliding, 0, -1);
   }
-  return build_decoder("exaone4", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

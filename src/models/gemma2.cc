@@ -9,7 +9,7 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_gemma2(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
-  DecoderConfig c = read_decoder_config(config, true);
+  DecoderConfig c = read_decoder_config(config);
   c.tied = !artifact.has("lm_head.weight");
   set_gemma_norms(c);
   c.activation = Activation::kGeluTanh;
@@ -18,9 +18,9 @@ std::unique_ptr<Model> load_gemma2(hub::ModelArtifact& artifact, Backend& backen
       1 / std::sqrt(float(config.get_double("query_pre_attn_scalar", 1, 1e6, 144.0)));
   c.attention_softcap = float(config.get_double("attn_logit_softcapping", 0, 1e6, 50.0));
   c.final_softcap = float(config.get_double("final_logit_softcapping", 0, 1e6, 30.0));
-  if (const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0); window > 0)
+  if (const int64_t window = read_window(config); window > 0)
     set_windows(c, sliding_layers(config, c.layers, 2), window);
-  return build_decoder("gemma2", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

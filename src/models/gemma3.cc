@@ -24,11 +24,10 @@ std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backen
   c.final_softcap = float(config.get_double("final_logit_softcapping", 0, 1e6, 0.0));
   const int64_t pattern = config.get_int("sliding_window_pattern", 1, 4096, 6);
   const std::vector<bool> sliding = sliding_layers(config, c.layers, pattern);
-  set_windows(c, sliding, config.get_int("sliding_window", 1, int64_t{1} << 40, 512));
+  set_windows(c, sliding, read_window(config, 512));
   set_ropes(c, sliding, 1, 0);
   const double local = config.get_double("rope_local_base_freq", 1e-3, 1e12, 10000.0);
-  return build_decoder("gemma3_text", c,
-                       {read_rope(artifact, config, c.head_dim), plain_rope(local, c.head_dim)},
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim), plain_rope(local, c.head_dim)},
                        artifact, backend);
 }
 

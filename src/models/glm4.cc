@@ -13,7 +13,7 @@ std::unique_ptr<Model> load_glm4(hub::ModelArtifact& artifact, Backend& backend)
   c.names.post_attention_norm = "post_self_attn_layernorm";
   c.names.post_mlp_norm = "post_mlp_layernorm";
   c.interleaved_rope = true;
-  return build_decoder("glm4", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -13,14 +13,12 @@ std::unique_ptr<Model> load_gpt_oss(hub::ModelArtifact& artifact, Backend& backe
   c.sinks = true;
   c.activation = Activation::kSwigluOai;
   c.moe = read_moe_config(config, c);
-  c.moe->softmax_over_all = false;
+  c.moe->renormalize = true;
   c.moe->bias = true;
   c.moe->router = "mlp.router";
   c.moe->stacked = "mlp.experts.";
-  set_windows(c, sliding_layers(config, c.layers, 2),
-              config.get_int("sliding_window", 1, int64_t{1} << 40, 128));
-  return build_decoder("gpt_oss", c, {read_rope(artifact, config, c.head_dim, 150000)}, artifact,
-                       backend);
+  set_windows(c, sliding_layers(config, c.layers, 2), read_window(config, 128));
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim, 150000)}, artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -1,6 +1,8 @@
 // Hunyuan (dense): llama with heads normed behind the rope, whose base grows with alpha.
 #include <cmath>
 
+#include "base/error.h"
+#include "hub/json_file.h"
 #include "models/families.h"
 #include "models/layers.h"
 
@@ -17,10 +19,16 @@ std::unique_ptr<Model> load_hunyuan(hub::ModelArtifact& artifact, Backend& backe
   }
   double theta = config.get_double("rope_theta", 1e-3, 1e12, 10000.0);
   if (const auto scaling = config.get_object("rope_scaling")) {
+    const std::string type =
+        scaling->get_string("rope_type", scaling->get_string("type", "dynamic"));
+    if (type != "dynamic" && type != "default" && type != "none")
+      fail_param(ErrorCode::kUnsupported, "rope_scaling",
+                 "{}: rope_scaling type \"{}\" is not supported for hunyuan_v1_dense (dynamic is)",
+                 config.origin(), hub::printable(type));
     const double alpha = scaling->get_double("alpha", 1e-3, 1e9, 1.0);
     theta *= std::pow(alpha, double(c.head_dim) / (c.head_dim - 2));
   }
-  return build_decoder("hunyuan_v1_dense", c, {plain_rope(theta, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {plain_rope(theta, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

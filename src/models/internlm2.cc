@@ -22,8 +22,7 @@ std::unique_ptr<Model> load_internlm2(hub::ModelArtifact& artifact, Backend& bac
     c.names.up = "feed_forward.w3";
     c.names.down = "feed_forward.w2";
   }
-  return build_decoder("internlm2", c, {read_rope(artifact, config, c.head_dim)}, artifact,
-                       backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

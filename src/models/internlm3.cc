@@ -9,8 +9,7 @@ std::unique_ptr<Model> load_internlm3(hub::ModelArtifact& artifact, Backend& bac
   DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = c.o_bias = config.get_bool("qkv_bias", false);
   c.mlp_bias = config.get_bool("bias", false);
-  return build_decoder("internlm3", c, {read_rope(artifact, config, c.head_dim)}, artifact,
-                       backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

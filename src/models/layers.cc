@@ -44,7 +44,7 @@ class LayerBuilder {
     layer.rope = c_.rope_of.empty() ? 0 : c_.rope_of[size_t(index)];
     layer.input_norm = norm(c_.names.input_norm, c_.hidden);
     load_attention(layer);
-    const bool sparse = c_.moe && (c_.moe->sparse.empty() || c_.moe->sparse[size_t(index)]);
+    const bool sparse = c_.moe && c_.moe->sparse[size_t(index)];
     if (sparse)
       layer.moe = moe(*c_.moe);
     else
@@ -52,15 +52,20 @@ class LayerBuilder {
     return layer;
   }
 
-  Norm final_norm() { return make_norm(c_.final_norm, c_.hidden); }
+  Norm final_norm() { return make_norm("norm", c_.hidden); }
 
  private:
-  Norm make_norm(const std::string& module, int64_t size) {
+  Norm norm_of(Weight scale) const {
     Norm norm;
-    norm.scale = load_.vector(module + ".weight", size);
+    norm.scale = std::move(scale);
     norm.eps = c_.norm_eps;
     norm.plus_one = c_.norm_plus_one && !load_.artifact().norm_plus_one_baked();
     norm.kind = c_.norm;
+    return norm;
+  }
+
+  Norm make_norm(const std::string& module, int64_t size) {
+    Norm norm = norm_of(load_.vector(module + ".weight", size));
     if (c_.norm_bias) norm.bias = load_.vector(module + ".bias", size);
     return norm;
   }
@@ -132,7 +137,6 @@ class LayerBuilder {
     if (c_.qk_norm == QkNorm::kNone) return std::nullopt;
     const std::string module = prefix_ + name;
     const int64_t all = int64_t{heads} * c_.head_dim;
-    Norm norm;
     std::vector<float> scale;
     if (c_.qk_norm != QkNorm::kWhole && load_.has(module + ".norms.0.weight")) {
       for (int h = 0; h < heads; h++) {
@@ -146,16 +150,12 @@ class LayerBuilder {
     const int stored_heads = int(int64_t(scale.size()) / c_.head_dim);
     std::vector<float> ordered;
     for (const uint32_t row : head_rows(0, stored_heads, rope)) ordered.push_back(scale[row]);
-    norm.scale = load_.vector(module + ".weight", std::move(ordered));
-    norm.eps = c_.norm_eps;
-    norm.plus_one = c_.norm_plus_one && !load_.artifact().norm_plus_one_baked();
-    norm.kind = c_.norm;
-    return norm;
+    return norm_of(load_.vector(module + ".weight", std::move(ordered)));
   }
 
   Mlp dense_mlp() {
     const LayerNames& n = c_.names;
-    const std::string fused = prefix_ + n.gate_up;
+    const std::string fused = prefix_ + "mlp.gate_up_proj";
     const int64_t width = c_.intermediate;
     Mlp mlp;
     mlp.activation = c_.activation;
@@ -176,7 +176,6 @@ class LayerBuilder {
     spec.router =
         load_.linear(prefix_ + m.router, m.experts, c_.hidden, m.bias, {}, WeightUse::kRouter);
     spec.top_k = m.top_k;
-    spec.softmax_over_all = m.softmax_over_all;
     spec.renormalize = m.renormalize;
     const std::string stack = prefix_ + m.stacked;
     for (int e = 0; e < m.experts; e++)
@@ -184,14 +183,13 @@ class LayerBuilder {
                              : load_.has(stack + "gate_up_proj.weight") ? interleaved(m, e)
                                                                         : single(m, e));
     if (m.shared_intermediate > 0) {
-      const std::string at = prefix_ + m.shared;
+      const std::string at = prefix_ + "mlp.shared_expert.";
       const int64_t width = m.shared_intermediate;
       spec.shared = Mlp{load_.linear(at + "gate_proj", width, c_.hidden, false),
                         load_.linear(at + "up_proj", width, c_.hidden, false),
                         load_.linear(at + "down_proj", c_.hidden, width, false), c_.activation};
-      if (!m.shared_gate.empty())
-        spec.shared_gate =
-            load_.linear(prefix_ + m.shared_gate, 1, c_.hidden, false, {}, WeightUse::kRouter);
+      spec.shared_gate = load_.linear(prefix_ + "mlp.shared_expert_gate", 1, c_.hidden, false, {},
+                                      WeightUse::kRouter);
     }
     spec.join = join(c_.names.post_mlp_norm);
     return spec;
@@ -237,10 +235,10 @@ class LayerBuilder {
 
 class Decoder final : public Model {
  public:
-  Decoder(std::string architecture, DecoderConfig config, std::vector<Rope> ropes,
-          hub::ModelArtifact& artifact, Backend& backend)
+  Decoder(DecoderConfig config, std::vector<Rope> ropes, hub::ModelArtifact& artifact,
+          Backend& backend)
       : config_(std::move(config)), ropes_(std::move(ropes)) {
-    info_ = {std::move(architecture), config_.layers, config_.hidden, config_.vocab,
+    info_ = {hub::config_reader(artifact).get_string("model_type"), config_.vocab,
              config_.max_positions};
     if (config_.attention_scale == 0)
       config_.attention_scale = 1 / std::sqrt(float(config_.head_dim));
@@ -320,11 +318,9 @@ class Decoder final : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> build_decoder(std::string architecture, const DecoderConfig& config,
-                                     std::vector<Rope> ropes, hub::ModelArtifact& artifact,
-                                     Backend& backend) {
-  return std::make_unique<Decoder>(std::move(architecture), config, std::move(ropes), artifact,
-                                   backend);
+std::unique_ptr<Model> build_decoder(const DecoderConfig& config, std::vector<Rope> ropes,
+                                     hub::ModelArtifact& artifact, Backend& backend) {
+  return std::make_unique<Decoder>(config, std::move(ropes), artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -23,7 +23,6 @@ struct LayerNames {
   std::string q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm";
   std::string attention = "self_attn.", o = "o_proj", qkv = "qkv_proj";  // qkv: the fused form
   std::string gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj";
-  std::string gate_up = "mlp.gate_up_proj";  // the fused form of gate and up
 };
 
 // Norm of the heads of q and k.
@@ -36,15 +35,14 @@ enum class QkNorm {
 
 struct MoeConfig {
   int experts = 0, top_k = 0, intermediate = 0;
-  bool softmax_over_all = true, renormalize = false;
+  bool renormalize = false;                 // weights of the chosen experts sum to 1
   bool bias = false;                        // of router and experts
   std::string router = "mlp.gate";          // behind "layers.N."
   std::string stacked = "mlp.switch_mlp.";  // [experts, out, in] of all experts; or one by one:
   std::string single = "mlp.experts.{}.";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";  // of single experts
   int shared_intermediate = 0;                                         // 0: no shared expert
-  std::string shared = "mlp.shared_expert.", shared_gate = "mlp.shared_expert_gate";
-  std::vector<bool> sparse;  // per layer; empty: all
+  std::vector<bool> sparse;                                            // per layer
 };
 
 struct DecoderConfig {
@@ -70,15 +68,18 @@ struct DecoderConfig {
   bool grouped_qkv = false;  // the fused form holds, per key head, its queries, the key, the value
   std::optional<MoeConfig> moe;
   LayerNames names;
-  std::string embed = "embed_tokens", final_norm = "norm", lm_head = "lm_head";
+  std::string embed = "embed_tokens", lm_head = "lm_head";
 
   // Per layer; empty: every layer is full attention with the first rope.
   std::vector<int64_t> windows;  // 0: full attention
   std::vector<int> rope_of;      // index into the ropes given to build_decoder; −1: no rope
 };
 
-// Reads and checks what all families have in common; `tied` where the configuration does not say.
-DecoderConfig read_decoder_config(const hub::ConfigReader& config, bool tied = false);
+// Reads and checks what all families have in common.
+DecoderConfig read_decoder_config(const hub::ConfigReader& config);
+
+// sliding_window; 0: none.
+int64_t read_window(const hub::ConfigReader& config, int64_t fallback = 0);
 
 // Which layers have a sliding window: layer_types where the checkpoint has it, else all but the
 // last of every `pattern`.
@@ -106,8 +107,7 @@ void refuse_window(const hub::ConfigReader& config);
 MoeConfig read_moe_config(const hub::ConfigReader& config, const DecoderConfig& decoder);
 
 // A decoder of `config.layers` layers over `ropes`.
-std::unique_ptr<Model> build_decoder(std::string architecture, const DecoderConfig& config,
-                                     std::vector<Rope> ropes, hub::ModelArtifact& artifact,
-                                     Backend& backend);
+std::unique_ptr<Model> build_decoder(const DecoderConfig& config, std::vector<Rope> ropes,
+                                     hub::ModelArtifact& artifact, Backend& backend);
 
 }  // namespace mantou::models

@@ -13,12 +13,12 @@ std::unique_ptr<Model> load_llama(hub::ModelArtifact& artifact, Backend& backend
   c.mlp_bias = config.get_bool("mlp_bias", false);
   // Mistral slides in every layer unless layer_types says otherwise; llama ignores the key without
   // it.
-  const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0);
+  const int64_t window = read_window(config);
   if (window > 0 && config.has("layer_types"))
     set_windows(c, sliding_layers(config, c.layers, 1), window);
   else if (config.get_string("model_type") == "mistral")
     slide_everywhere(c, config);
-  return build_decoder("llama", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

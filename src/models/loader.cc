@@ -36,10 +36,14 @@ RawWeight Loader::raw(const std::string& module, int64_t rows, int64_t cols) {
   return raw;
 }
 
-Weight Loader::pack(const RawWeight& raw, const std::string& name, WeightUse use) {
+void Loader::require_finite(const RawWeight& raw, const std::string& name) const {
   if (!is_finite(raw))
     fail_param(ErrorCode::kCorruptData, name, "{}: {} holds NaN or infinity; the file is damaged",
                artifact_.path().string(), name);
+}
+
+Weight Loader::pack(const RawWeight& raw, const std::string& name, WeightUse use) {
+  require_finite(raw, name);
   return backend_.pack(raw, use);
 }
 
@@ -72,9 +76,7 @@ RawWeight Loader::float_column(const std::string& name, int64_t size) {
 }
 
 std::vector<float> Loader::decode(RawWeight column, const std::string& name) {
-  if (!is_finite(column))
-    fail_param(ErrorCode::kCorruptData, name, "{}: {} holds NaN or infinity; the file is damaged",
-               artifact_.path().string(), name);
+  require_finite(column, name);
   std::swap(column.rows, column.cols);
   std::vector<float> values(static_cast<size_t>(column.cols));
   decode_row(column, 0, values);

@@ -48,6 +48,7 @@ class Loader {
   RawWeight float_column(const std::string& name, int64_t size);
   std::vector<float> decode(RawWeight column, const std::string& name);
   RawWeight raw(const std::string& module, int64_t rows, int64_t cols);
+  void require_finite(const RawWeight& raw, const std::string& name) const;
   Weight pack(const RawWeight& raw, const std::string& name, WeightUse use);
 
   hub::ModelArtifact& artifact_;

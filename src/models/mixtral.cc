@@ -8,7 +8,7 @@ std::unique_ptr<Model> load_mixtral(hub::ModelArtifact& artifact, Backend& backe
   const hub::ConfigReader config = hub::config_reader(artifact);
   DecoderConfig c = read_decoder_config(config);
   c.moe = read_moe_config(config, c);
-  c.moe->softmax_over_all = false;
+  c.moe->renormalize = true;
   c.moe->router = "block_sparse_moe.gate";
   c.moe->stacked = "block_sparse_moe.switch_mlp.";
   c.moe->single = "block_sparse_moe.experts.{}.";
@@ -16,8 +16,7 @@ std::unique_ptr<Model> load_mixtral(hub::ModelArtifact& artifact, Backend& backe
   c.moe->up = "w3";
   c.moe->down = "w2";
   slide_everywhere(c, config);
-  return build_decoder("mixtral", c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact,
-                       backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -19,7 +19,7 @@ namespace models {
 
 struct ModelInfo {
   std::string architecture;  // model_type
-  int layers = 0, hidden = 0, vocab = 0;
+  int vocab = 0;
   int64_t train_context = 0;  // max_position_embeddings
 };
 

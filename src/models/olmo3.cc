@@ -13,13 +13,13 @@ std::unique_ptr<Model> load_olmo3(hub::ModelArtifact& artifact, Backend& backend
   c.qk_norm = QkNorm::kWhole;
   set_post_norms(c);
   const std::vector<bool> sliding = sliding_layers(config, c.layers, 4);
-  set_windows(c, sliding, config.get_int("sliding_window", 1, int64_t{1} << 40, 4096));
+  set_windows(c, sliding, read_window(config, 4096));
   set_ropes(c, sliding, 1, 0);
   const double theta = config.get_double("rope_theta", 1e-3, 1e12, kTheta);
   const double local = config.get_double("rope_local_base_freq", 1e-3, 1e12, theta);
   return build_decoder(
-      "olmo3", c, {read_rope(artifact, config, c.head_dim, kTheta), plain_rope(local, c.head_dim)},
-      artifact, backend);
+      c, {read_rope(artifact, config, c.head_dim, kTheta), plain_rope(local, c.head_dim)}, artifact,
+      backend);
 }
 
 }  // namespace mantou::models

@@ -6,12 +6,12 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_olmoe(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
-  DecoderConfig c = read_decoder_config(config, true);
+  DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   c.qk_norm = QkNorm::kWhole;
   c.moe = read_moe_config(config, c);
   c.moe->renormalize = config.get_bool("norm_topk_prob", false);
-  return build_decoder("olmoe", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

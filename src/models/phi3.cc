@@ -8,10 +8,9 @@ namespace mantou::models {
 std::unique_ptr<Model> load_phi3(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
   DecoderConfig c = read_decoder_config(config);
-  if (const int64_t window = config.get_int("sliding_window", 0, int64_t{1} << 40, 0);
-      window > 0 && window < c.max_positions)
+  if (const int64_t window = read_window(config); window > 0 && window < c.max_positions)
     set_windows(c, std::vector<bool>(size_t(c.layers), true), window);
-  return build_decoder("phi3", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -9,8 +9,7 @@ std::unique_ptr<Model> load_qwen2(hub::ModelArtifact& artifact, Backend& backend
   DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = true;
   refuse_window(config);
-  return build_decoder("qwen2", c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact,
-                       backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact, backend);
 }
 
 }  // namespace mantou::models

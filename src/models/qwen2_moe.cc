@@ -14,8 +14,7 @@ std::unique_ptr<Model> load_qwen2_moe(hub::ModelArtifact& artifact, Backend& bac
       int(config.get_int("shared_expert_intermediate_size", 1, 1 << 22, moe.intermediate));
   moe.renormalize = config.get_bool("norm_topk_prob", false);
   c.moe = moe;
-  return build_decoder("qwen2_moe", c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact,
-                       backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -10,7 +10,7 @@ std::unique_ptr<Model> load_qwen3(hub::ModelArtifact& artifact, Backend& backend
   c.qk_norm = QkNorm::kHead;
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   refuse_window(config);
-  return build_decoder("qwen3", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -12,8 +12,7 @@ std::unique_ptr<Model> load_qwen3_moe(hub::ModelArtifact& artifact, Backend& bac
   refuse_window(config);
   c.moe = read_moe_config(config, c);
   c.moe->renormalize = config.get_bool("norm_topk_prob", true);
-  return build_decoder("qwen3_moe", c, {read_rope(artifact, config, c.head_dim)}, artifact,
-                       backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

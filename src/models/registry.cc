@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "hub/config_reader.h"
+#include "hub/towers.h"
 #include "models/families.h"
 
 namespace mantou::models {
@@ -59,23 +60,11 @@ constexpr Family kFamilies[] = {
              artifact.path().string(), type, fmt::join(known, ", "), did_you_mean(type, known));
 }
 
-// Parts of checkpoints for images and sound, which a text model does without.
-constexpr std::string_view kTowers[] = {"vision_tower.",         "vision_model.", "visual.",
-                                        "embed_vision.",         "audio_tower.",  "embed_audio.",
-                                        "multi_modal_projector."};
-
-bool of_tower(std::string_view tensor) {
-  return std::any_of(std::begin(kTowers), std::end(kTowers), [&](std::string_view tower) {
-    const size_t at = tensor.find(tower);
-    return at == 0 || (at != tensor.npos && tensor[at - 1] == '.');
-  });
-}
-
 // Tensors that nobody took: those of towers are named and left out, others are an error.
 void audit(const hub::ModelArtifact& artifact, const std::string& type) {
   std::vector<std::string> left, towers;
   for (const std::string& name : artifact.unused())
-    (of_tower(name) ? towers : left).push_back(name);
+    (hub::is_of_tower(name) ? towers : left).push_back(name);
   if (!towers.empty())
     log_warn("tensors for images or sound are left out, the model reads text alone",
              {{"file", artifact.path().string()},

@@ -10,8 +10,6 @@
 namespace mantou::models {
 namespace {
 
-constexpr int64_t kMaxPositions = int64_t{1} << 40;
-
 // What the scaling functions see: the rope to change, the rope_scaling object and its surroundings.
 struct Scaling {
   Rope& rope;

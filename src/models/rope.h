@@ -7,6 +7,8 @@
 
 namespace mantou::models {
 
+inline constexpr int64_t kMaxPositions = int64_t{1} << 40;  // that a configuration may name
+
 // Frequencies theta^(−2i / dims) for the first `dims` dimensions of a head.
 Rope plain_rope(double theta, int dims);
 

@@ -7,7 +7,7 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_smollm3(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
-  DecoderConfig c = read_decoder_config(config, true);
+  DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   c.mlp_bias = config.get_bool("mlp_bias", false);
   std::vector<int64_t> with_rope = config.get_int_array("no_rope_layers", 0, 1, 4096);
@@ -18,7 +18,7 @@ std::unique_ptr<Model> load_smollm3(hub::ModelArtifact& artifact, Backend& backe
   if (c.rope_of.size() != size_t(c.layers))
     config.fail_key("no_rope_layers",
                     fmt::format("has {} entries for {} layers", with_rope.size(), c.layers));
-  return build_decoder("smollm3", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

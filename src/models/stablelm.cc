@@ -18,7 +18,7 @@ std::unique_ptr<Model> load_stablelm(hub::ModelArtifact& artifact, Backend& back
     c.names.q_norm = "self_attn.q_layernorm";
     c.names.k_norm = "self_attn.k_layernorm";
   }
-  return build_decoder("stablelm", c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
+  return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 
 }  // namespace mantou::models

@@ -94,8 +94,7 @@ struct MoeSpec {
   std::optional<Norm> pre;
   Linear router;
   int top_k = 1;
-  bool softmax_over_all = true;  // weights: softmax over all experts, else over the chosen ones
-  bool renormalize = false;      // weights are divided by their sum
+  bool renormalize = false;  // weights: softmax over the chosen experts, else over all
   std::vector<Mlp> experts;
   std::optional<Mlp> shared;          // sees every token
   std::optional<Linear> shared_gate;  // one output; its sigmoid scales the shared expert

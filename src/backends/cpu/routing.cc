@@ -40,7 +40,7 @@ std::vector<std::vector<Assignment>> route(std::span<const float> scores, const 
     const std::span<const int> top(order.data(), chosen);
     std::vector<double> weights = exponentials(s, top);
     double total = sum(weights);
-    if (spec.softmax_over_all && !spec.renormalize) {
+    if (!spec.renormalize) {
       std::vector<int> all(experts);
       std::iota(all.begin(), all.end(), 0);
       total = sum(exponentials(s, all));

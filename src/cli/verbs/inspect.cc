@@ -13,6 +13,7 @@
 #include "cli/memory_need.h"
 #include "cli/verbs/verbs.h"
 #include "hub/model_artifact.h"
+#include "hub/towers.h"
 #include "models/registry.h"
 #include "text/tokenizer.h"
 
@@ -68,7 +69,8 @@ json describe_memory(const MemoryNeed& need, int64_t ctx_size) {
           {"total", need.weights + cache}};
 }
 
-json describe_tokenizer(const TokenizerSource& source) {
+json describe_tokenizer(const hub::ModelArtifact& artifact) try {
+  const TokenizerSource& source = artifact.tokenizer();
   const auto tokenizer = text::Tokenizer::build(source);
   json ends = json::array();
   for (const auto id : tokenizer->end_ids())
@@ -85,6 +87,8 @@ json describe_tokenizer(const TokenizerSource& source) {
           {"bos", bos},
           {"end_of_answer", ends},
           {"chat_templates", templates}};
+} catch (const Error& error) {  // the weights can be looked at without it
+  return {{"problem", error.message()}};
 }
 
 // Loads the model without computing; why it would not load is part of the answer.
@@ -100,7 +104,9 @@ json describe_load(hub::ModelArtifact& artifact, const ModelOptions& options) {
     out["supported"] = false;
     out["problem"] = error.message();
   }
-  out["unused"] = artifact.unused();
+  out["unused"] = out["towers"] = json::array();
+  for (const std::string& name : artifact.unused())
+    out[hub::is_of_tower(name) ? "towers" : "unused"].push_back(name);
   return out;
 }
 
@@ -126,6 +132,15 @@ void print_memory(const json& memory) {
              human_bytes(memory["total"].get<double>()));
 }
 
+void print_tokenizer(const json& tokenizer) {
+  fmt::print("\ntokenizer  {}, {} tokens\n  begins   {}\n", tokenizer["kind"].get<std::string>(),
+             tokenizer["vocabulary"].get<int>(), token_text(tokenizer["bos"]));
+  for (const json& end : tokenizer["end_of_answer"]) fmt::print("  ends     {}\n", token_text(end));
+  for (const json& name : tokenizer["chat_templates"])
+    fmt::print("  template {}\n", name.get<std::string>());
+  if (tokenizer["chat_templates"].empty()) fmt::print("  template none: ChatML stands in\n");
+}
+
 void print_report(const json& report) {
   fmt::print("name       {}\npath       {} ({})\n", report["name"].get<std::string>(),
              report["path"].get<std::string>(), report["format"].get<std::string>());
@@ -134,6 +149,8 @@ void print_report(const json& report) {
              load["supported"].get<bool>() ? "yes" : "no: " + load["problem"].get<std::string>());
   if (load.contains("cache")) print_cache(load["cache"]);
   if (load.contains("memory")) print_memory(load["memory"]);
+  if (const size_t towers = load["towers"].size(); towers > 0)
+    fmt::print("left out   {} tensors for images or sound\n", towers);
   for (const json& name : load["unused"])
     if (load["supported"].get<bool>()) fmt::print("unused     {}\n", name.get<std::string>());
 
@@ -145,18 +162,15 @@ void print_report(const json& report) {
                human_bytes(sum["bytes"].get<double>()));
 
   const json& tokenizer = report["tokenizer"];
-  fmt::print("\ntokenizer  {}, {} tokens\n  begins   {}\n", tokenizer["kind"].get<std::string>(),
-             tokenizer["vocabulary"].get<int>(), token_text(tokenizer["bos"]));
-  for (const json& end : tokenizer["end_of_answer"]) fmt::print("  ends     {}\n", token_text(end));
-  for (const json& name : tokenizer["chat_templates"])
-    fmt::print("  template {}\n", name.get<std::string>());
-  if (tokenizer["chat_templates"].empty()) fmt::print("  template none: ChatML stands in\n");
+  if (tokenizer.contains("problem"))
+    fmt::print("\ntokenizer  none: {}\n", tokenizer["problem"].get<std::string>());
+  else
+    print_tokenizer(tokenizer);
 
   fmt::print("\nconfiguration\n");
   for (const auto& [key, value] : report["config"].items())
     fmt::print("  {:<28} {}\n", key, value.dump());
 }
-
 }  // namespace
 
 int run_inspect(const Options& options) {
@@ -169,7 +183,7 @@ int run_inspect(const Options& options) {
       {"generation_config", artifact->generation_config()},
       {"tensors", describe_tensors(*artifact)},
       {"load", describe_load(*artifact, options.model)},
-      {"tokenizer", describe_tokenizer(artifact->tokenizer())},
+      {"tokenizer", describe_tokenizer(*artifact)},
   };
   if (options.json)
     fmt::print("{}\n", to_text(report, 2));

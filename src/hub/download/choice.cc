@@ -20,7 +20,8 @@ constexpr std::string_view kPreferred[] = {
     "MXFP4",  "Q5_K_M",  "Q5_K_S", "Q5_K",   "Q5_1", "Q5_0",   "Q6_K",   "Q8_0", "Q3_K_L",
     "Q3_K_M", "Q3_K_S",  "Q3_K",   "Q2_K_L", "Q2_K", "BF16",   "F16",    "FP16", "F32"};
 
-// Besides *.safetensors and their index: what a directory checkpoint is read from.
+// Besides *.safetensors and their index: what a directory checkpoint is read from, here or by other
+// programs that share the cache.
 constexpr std::string_view kDirectoryFiles[] = {
     "config.json",     "generation_config.json",  "tokenizer.json",     "tokenizer_config.json",
     "tokenizer.model", "special_tokens_map.json", "added_tokens.json",  "vocab.json",
@@ -48,17 +49,11 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-bool contains(std::string_view text, std::string_view part) {
-  return lower(text).find(lower(part)) != std::string::npos;
-}
-
 std::vector<GgufModel> gguf_models(const RepoListing& listing) {
   std::map<std::pair<std::string, int>, GgufModel> models;
   for (const RepoFile& file : listing.files) {
     const fs::path path(file.path);
-    const std::string name = path.filename().string();
-    if (path.extension() != ".gguf" || contains(name, "mmproj") || contains(name, "imatrix"))
-      continue;
+    if (!is_gguf_model(path)) continue;
     const auto part = gguf_part(path);
     const std::string stem = (path.parent_path() / gguf_stem(path)).string();
     GgufModel& model = models[{stem, part ? part->count : 1}];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "hub/download/file_lock.h"
 #include "hub/json_file.h"
 #include "hub/resolve.h"
@@ -11,12 +12,6 @@ namespace mantou::hub {
 namespace {
 
 namespace fs = std::filesystem;
-
-uint64_t file_bytes(const fs::path& path) {
-  std::error_code error;
-  const uint64_t bytes = fs::file_size(path, error);
-  return error ? 0 : bytes;
-}
 
 uint64_t still_to_come(const RepoCache& cache, const RepoFile& file) {
   const uint64_t here = file_bytes(cache.incomplete(file.hash));

@@ -169,9 +169,9 @@ HttpAnswer HubClient::tried(const HttpRequest& request, const std::string& repo,
   }
 }
 
-RepoListing HubClient::list(const std::string& repo, const std::string& revision) {
+RepoListing HubClient::list(const std::string& repo) {
   std::string body;
-  HttpRequest listing = request(fmt::format("/api/models/{}/revision/{}", repo, revision));
+  HttpRequest listing = request(fmt::format("/api/models/{}/revision/main", repo));
   listing.url += "?blobs=true";
   tried(listing, repo, repo, &body);
   return parse_listing(repo, body);

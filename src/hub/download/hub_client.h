@@ -57,7 +57,7 @@ class HubClient {
 
   const RetryPolicy& retry() const { return retry_; }
 
-  RepoListing list(const std::string& repo, const std::string& revision = "main");
+  RepoListing list(const std::string& repo);  // as of "main"
   // Size and hash of `file` as of `commit`.
   RepoFile describe(const std::string& repo, const std::string& commit, const RepoFile& file);
   // One try to read a file from byte `from` on; the caller judges the answer.
