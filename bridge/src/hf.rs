@@ -22,6 +22,26 @@ pub struct HfTokenizer {
     normalized_added: AddedTokens, // searched for after normalisation
 }
 
+/// A normalizer that multiplies texts would turn a short request into all of the memory; the published
+/// ones write a space as three bytes.
+const MAX_GROWTH: f64 = 64.0;
+
+/// How many times as long a text can become by what a normalizer puts into it.
+fn growth(normalizer: &Value) -> f64 {
+    let length = |value: &Value| value.as_str().map_or(0, str::len) as f64;
+    match normalizer["type"].as_str() {
+        Some("Sequence") => {
+            normalizer["normalizers"].as_array().into_iter().flatten().map(growth).product()
+        }
+        Some("Replace") => {
+            let pattern = length(&normalizer["pattern"]["String"]).max(1.0);
+            (length(&normalizer["content"]) / pattern).max(1.0)
+        }
+        Some("Prepend") => 1.0 + length(&normalizer["prepend"]),
+        _ => 1.0,
+    }
+}
+
 fn message(error: Box<dyn std::error::Error + Send + Sync>) -> String {
     error.to_string()
 }
@@ -33,6 +53,13 @@ impl HfTokenizer {
         tokenizer.with_truncation(None).map_err(message)?;
         tokenizer.with_padding(None);
 
+        let normalizer =
+            serde_json::to_value(tokenizer.get_normalizer()).map_err(|e| e.to_string())?;
+        if growth(&normalizer) > MAX_GROWTH {
+            return Err(format!(
+                "its normalizer may make a text more than {MAX_GROWTH} times as long"
+            ));
+        }
         let decoder = serde_json::to_value(tokenizer.get_decoder()).map_err(|e| e.to_string())?;
         let decoding = Decoding::of(&decoder)?;
         let vocabulary = vocabulary_of(&tokenizer, &decoding)?;
@@ -242,5 +269,30 @@ impl Decoding {
             Some(alphabet) => alphabet.decode(&text),
             None => text.into_bytes(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn normalizers_that_multiply_are_refused() {
+        let replace = |content: &str| {
+            json!({"type": "Replace", "pattern": {"String": " "}, "content": content})
+        };
+        let published = json!({"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "\u{2581}"}, replace("\u{2581}")]});
+        assert_eq!(growth(&published), 12.0);
+        let nested = json!({"type": "Sequence", "normalizers": [
+            replace("llllllllll"), {"type": "Sequence", "normalizers": [replace("llllllllll")]}]});
+        assert_eq!(growth(&nested), 100.0);
+        let text = json!({"version": "1.0", "truncation": null, "padding": null,
+            "added_tokens": [], "normalizer": nested, "pre_tokenizer": null,
+            "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}});
+        let error = HfTokenizer::new(text.to_string().as_bytes()).err().unwrap();
+        assert!(error.contains("normalizer"), "{error}");
     }
 }

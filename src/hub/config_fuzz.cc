@@ -25,7 +25,7 @@ RawTensor zeros(DType dtype, std::vector<int64_t> shape) {
 
 void read_config(std::string_view text) {
   json config = lift_text_config(parse_json(text, "config.json"), "config.json");
-  expand_rope_parameters(config);
+  expand_rope_parameters(config, "config.json");
   std::vector<int32_t> end_ids;
   add_end_ids(config, "config.json", vocabulary_size(config, "config.json"), end_ids);
   const ConfigReader reader(config, "config.json");

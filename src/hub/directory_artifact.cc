@@ -96,7 +96,7 @@ class DirectoryArtifact : public ArtifactBase {
     const std::string origin = config_path.string();
     const nlohmann::json raw = read_json_file(config_path);
     config_ = lift_text_config(raw, origin);
-    expand_rope_parameters(config_);
+    expand_rope_parameters(config_, origin);
     quantization_ = MlxQuantization::parse(config_, origin);
     tokenizer_ = directory_tokenizer(path_);
     const int64_t vocabulary = vocabulary_size(config_, origin);

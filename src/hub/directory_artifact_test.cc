@@ -77,9 +77,14 @@ TEST_F(DirectoryArtifactTest, RopeParametersOfTransformers5) {
            {{"full_attention", {{"rope_theta", 1e6}, {"rope_type", "default"}}},
             {"sliding_attention", {{"rope_theta", 1e4}, {"rope_type", "default"}}}}}});
   const auto artifact = open();
-  EXPECT_EQ(artifact->config()["rope_theta"], 3.0);  // what is there stays
+  EXPECT_EQ(artifact->config()["rope_theta"], 1e6);  // as in transformers, the inner one counts
   EXPECT_EQ(artifact->config()["rope_local_base_freq"], 1e4);
   EXPECT_FALSE(artifact->config().contains("rope_scaling"));
+  config({{"rope_parameters", {{"type", "linear"}, {"factor", 4}}}});
+  EXPECT_EQ(open()->config()["rope_scaling"]["factor"], 4);
+  config({{"rope_parameters", {{"sliding_attention", {{"rope_type", "yarn"}, {"factor", 4}}}}}});
+  expect_error(ErrorCode::kUnsupported, "rope_parameters.sliding_attention is scaled",
+               [&] { open(); });
 }
 
 TEST_F(DirectoryArtifactTest, BrokenConfigurationsAreNamed) {

@@ -101,7 +101,7 @@ json lift_text_config(json config, const std::string& origin) {
   return config;
 }
 
-void expand_rope_parameters(json& config) {
+void expand_rope_parameters(json& config, const std::string& origin) {
   const auto object_in = [](const json& parent, const char* key) {
     const auto found = parent.find(key);
     return found != parent.end() && found->is_object() ? *found : json::object();
@@ -110,15 +110,21 @@ void expand_rope_parameters(json& config) {
   json global = object_in(parameters, "full_attention");
   if (global.empty()) global = parameters;
   const json local = object_in(parameters, "sliding_attention");
-  const auto fill = [&](const char* key, const json& from, const char* field) {
-    const bool absent = !config.contains(key) || config[key].is_null();
-    if (absent && from.contains(field)) config[key] = from[field];
+  const auto take = [&](const char* key, const json& from, const char* field) {
+    if (from.contains(field) && !from[field].is_null()) config[key] = from[field];
   };
-  fill("rope_theta", global, "rope_theta");
-  fill("partial_rotary_factor", global, "partial_rotary_factor");
-  fill("rope_local_base_freq", local, "rope_theta");
-  const bool scaled = global.contains("rope_type") && global["rope_type"] != "default";
-  if (scaled) fill("rope_scaling", json{{"all", global}}, "all");
+  const auto is_scaled = [](const json& rope) {
+    for (const char* key : {"rope_type", "type"})
+      if (rope.contains(key) && !rope[key].is_null()) return rope[key] != "default";
+    return false;
+  };
+  take("rope_theta", global, "rope_theta");
+  take("partial_rotary_factor", global, "partial_rotary_factor");
+  take("rope_local_base_freq", local, "rope_theta");
+  if (is_scaled(global)) config["rope_scaling"] = global;
+  if (is_scaled(local))
+    fail_param(ErrorCode::kUnsupported, "rope_parameters",
+               "{}: rope_parameters.sliding_attention is scaled, which is not supported", origin);
 }
 
 std::string logical_name(std::string_view name) {

@@ -18,9 +18,9 @@ namespace mantou::hub {
 nlohmann::json lift_text_config(nlohmann::json config, const std::string& origin);
 
 // transformers 5 writes `rope_parameters`, flat or one object a layer type; this fills in
-// rope_theta, rope_scaling, partial_rotary_factor and rope_local_base_freq from it where they are
-// absent.
-void expand_rope_parameters(nlohmann::json& config);
+// rope_theta, rope_scaling, partial_rotary_factor and rope_local_base_freq from it, over what the
+// configuration says elsewhere.
+void expand_rope_parameters(nlohmann::json& config, const std::string& origin);
 
 // A tensor's or module's name without "model.", "language_model.model.", "model.language_model." or
 // "language_model.".

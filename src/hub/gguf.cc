@@ -126,7 +126,9 @@ std::vector<int64_t> GgufFile::get_ints(std::string_view key) const {
   if (value == nullptr) return {};
   std::vector<int64_t> out;
   for (size_t i = 0; i < value->count; ++i) {
-    const auto number = integer_at(*value, i);
+    const auto number = value->type == GgufType::kBool
+                            ? std::optional<int64_t>(load<uint8_t>(value->bytes, i) != 0)
+                            : integer_at(*value, i);
     if (!number) wrong_kind(*this, key, "an array of integers");
     out.push_back(*number);
   }

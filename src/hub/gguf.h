@@ -70,7 +70,7 @@ class GgufFile {
   std::optional<bool> get_bool(std::string_view key) const;
   std::optional<std::string> get_string(std::string_view key) const;
   std::vector<std::string> get_strings(std::string_view key) const;
-  std::vector<int64_t> get_ints(std::string_view key) const;  // a single number is an array of one
+  std::vector<int64_t> get_ints(std::string_view key) const;  // one number: an array; flags: 0, 1
   std::vector<float> get_floats(std::string_view key) const;
 
  private:

@@ -35,8 +35,6 @@ void set_query_scale(json& config, int layers_of_27b) {
 void complete_gemma3(const GgufFile& file, json& config) {
   set_query_scale(config, 62);
   config["rope_local_base_freq"] = file.get_double("gemma3.rope.freq_base_swa").value_or(10000.0);
-  config["sliding_window_pattern"] =
-      file.get_int("gemma3.attention.sliding_window_pattern").value_or(6);
 }
 
 constexpr NameRule kPostNormNames[] = {

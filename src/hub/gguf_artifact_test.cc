@@ -65,6 +65,7 @@ TEST_F(GgufArtifactTest, ConfigurationInHfTerms) {
       {"tie_word_embeddings", true},
       {"attention_bias", false},
       {"mlp_bias", false},
+      {"partial_rotary_factor", 1.0},
   };
   EXPECT_EQ(artifact->config(), expected);
   EXPECT_EQ(artifact->generation_config(), json::object());
@@ -131,10 +132,26 @@ TEST_F(GgufArtifactTest, Gemma3FillsInWhatFilesLeaveOut) {
   EXPECT_EQ(config["query_pre_attn_scalar"], 16);
   EXPECT_EQ(config["rope_local_base_freq"], 10000.0);
   EXPECT_EQ(config["sliding_window"], 512);
-  EXPECT_EQ(config["sliding_window_pattern"], 6);
+  EXPECT_FALSE(config.contains("sliding_window_pattern"));  // 6, as the loader knows
   for (const char* name : {"input_layernorm", "post_attention_layernorm",
                            "pre_feedforward_layernorm", "post_feedforward_layernorm"})
     EXPECT_TRUE(artifact->has(fmt::format("layers.1.{}.weight", name))) << name;
+}
+
+TEST_F(GgufArtifactTest, SlidingLayersByNumberOrByFlags) {
+  GgufWriter number = model("llama");
+  number.u32("llama.attention.sliding_window_pattern", 4);
+  EXPECT_EQ(open(number)->config()["sliding_window_pattern"], 4);
+  GgufWriter flags = model("llama");
+  flags.array<uint8_t>("llama.attention.sliding_window_pattern", GgufType::kBool, {1, 0});
+  EXPECT_EQ(open(flags)->config()["layer_types"], json({"sliding_attention", "full_attention"}));
+}
+
+TEST_F(GgufArtifactTest, NoExpertsMeansDense) {
+  GgufWriter dense = model("llama");
+  dense.u32("llama.expert_count", 0).u32("llama.expert_used_count", 0);
+  EXPECT_EQ(open(dense)->config()["model_type"], "llama");
+  EXPECT_FALSE(open(dense)->config().contains("num_experts"));
 }
 
 TEST_F(GgufArtifactTest, RefusesConfigurationsItCannotMap) {
@@ -154,6 +171,9 @@ TEST_F(GgufArtifactTest, RefusesConfigurationsItCannotMap) {
   uneven.u32("llama.attention.value_length", 5);
   expect_error(ErrorCode::kUnsupported, "heads of 4 for keys and 5 for values",
                [&] { open(uneven); });
+  GgufWriter embedding = model("llama");
+  embedding.boolean("llama.attention.causal", false);
+  expect_error(ErrorCode::kUnsupported, "attention is not causal", [&] { open(embedding); });
   GgufWriter narrow = model("llama");
   narrow.array<int32_t>("llama.attention.sliding_window", GgufType::kI32, {1, 2});
   expect_error(ErrorCode::kUnsupported, "llama.attention.sliding_window differs between layers",

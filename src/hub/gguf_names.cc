@@ -32,6 +32,7 @@ struct KeyRule {
   enum Kind { kInt, kDouble } kind;
   bool required;
   int64_t min = 1;  // of an integer
+  bool zero_is_none = false;
 };
 
 constexpr KeyRule kKeys[] = {
@@ -50,8 +51,8 @@ constexpr KeyRule kKeys[] = {
     {"embedding_scale", "embedding_scale", KeyRule::kDouble, false},
     {"residual_scale", "residual_scale", KeyRule::kDouble, false},
     {"logit_scale", "logit_scale", KeyRule::kDouble, false},
-    {"expert_count", "num_experts", KeyRule::kInt, false},
-    {"expert_used_count", "num_experts_per_tok", KeyRule::kInt, false},
+    {"expert_count", "num_experts", KeyRule::kInt, false, 1, true},
+    {"expert_used_count", "num_experts_per_tok", KeyRule::kInt, false, 1, true},
     {"expert_feed_forward_length", "moe_intermediate_size", KeyRule::kInt, false},
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KeyRule::kInt, false},
     {"rope.freq_base", "rope_theta", KeyRule::kDouble, false},
@@ -95,6 +96,7 @@ void map_keys(const GgufFile& file, const std::string& prefix, json& config) {
     const std::string key = prefix + std::string(rule.gguf);
     if (rule.kind == KeyRule::kInt) {
       if (const auto value = uniform_int(file, key)) {
+        if (*value == 0 && rule.zero_is_none) continue;
         check_range(file, key, *value, rule.min);
         config[std::string(rule.hf)] = *value;
       }
@@ -114,7 +116,22 @@ void require_epsilon(const GgufFile& file, const std::string& prefix, const json
              key);
 }
 
+// Which layers slide: one number (all but the last of so many), or a flag for each layer.
+void fill_pattern(const GgufFile& file, const std::string& prefix, json& config) {
+  const std::vector<int64_t> pattern = file.get_ints(prefix + "attention.sliding_window_pattern");
+  if (pattern.size() == 1) config["sliding_window_pattern"] = pattern[0];
+  if (pattern.size() <= 1) return;
+  json& types = config["layer_types"] = json::array();
+  for (const int64_t slides : pattern)
+    types.push_back(slides != 0 ? "sliding_attention" : "full_attention");
+}
+
 void fill_attention(const GgufFile& file, const std::string& prefix, json& config) {
+  if (!file.get_bool(prefix + "attention.causal").value_or(true))
+    fail_param(ErrorCode::kUnsupported, prefix + "attention.causal",
+               "{}: attention is not causal: an embedding model, not one that writes",
+               file.origin());
+  fill_pattern(file, prefix, config);
   const auto heads = config["num_attention_heads"].get<int64_t>();
   if (!config.contains("num_key_value_heads")) config["num_key_value_heads"] = heads;
   if (!config.contains("head_dim"))
@@ -133,7 +150,7 @@ void fill_rope(const GgufFile& file, const std::string& prefix, json& config) {
   if (!config.contains("rope_theta")) config["rope_theta"] = 10000.0;
   const auto head_dim = config["head_dim"].get<int64_t>();
   const auto rotated = file.get_int(prefix + "rope.dimension_count").value_or(head_dim);
-  if (rotated != head_dim) config["partial_rotary_factor"] = double(rotated) / double(head_dim);
+  config["partial_rotary_factor"] = double(rotated) / double(head_dim);
 
   const std::string scaling = prefix + "rope.scaling.";
   const auto old_factor = file.get_double(prefix + "rope.scale_linear");

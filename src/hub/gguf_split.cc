@@ -118,6 +118,15 @@ std::shared_ptr<const GgufFile> GgufFile::open(const fs::path& path) {
       fail_param(ErrorCode::kCorruptData, sibling.string(),
                  "{}: the file does not say that it is part {} of {}", sibling.string(), number,
                  count);
+    for (const char* key : {"general.architecture", "general.name"})
+      if (whole != nullptr && opened->has(key) && opened->get_string(key) != whole->get_string(key))
+        fail_param(ErrorCode::kCorruptData, sibling.string(),
+                   "{}: {} is another than in the parts before it", sibling.string(), key);
+    const char* const kTotal = "split.tensors.count";
+    if (whole != nullptr && opened->has(kTotal) &&
+        opened->get_int(kTotal) != whole->get_int(kTotal))
+      fail_param(ErrorCode::kCorruptData, sibling.string(),
+                 "{}: {} is another than in the parts before it", sibling.string(), kTotal);
     for (const RawTensor& tensor : opened->tensors())
       if (!names.insert(tensor.name).second)
         fail_param(ErrorCode::kCorruptData, sibling.string(),

@@ -82,6 +82,11 @@ TEST_F(GgufSplitTest, PartsThatDoNotFitAreNamed) {
   expect_bad(ErrorCode::kCorruptData,
              "m.Q4-00002-of-00003.gguf: tensor \"t1\" is also in a part before it");
   other = part(2);
+  other.text("general.name", "another");
+  write(2, other);
+  expect_bad(ErrorCode::kCorruptData,
+             "m.Q4-00002-of-00003.gguf: general.name is another than in the parts before it");
+  other = part(2);
   other.tensors.clear();
   write(2, other);
   expect_bad(ErrorCode::kCorruptData, "the 3 parts hold 2 tensors, split.tensors.count says 3");

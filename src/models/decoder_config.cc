@@ -26,7 +26,7 @@ Activation read_activation(const hub::ConfigReader& config) {
     if (known.name == name) return known.activation;
   fail_param(ErrorCode::kUnsupported, "hidden_act",
              "{}: hidden_act \"{}\" is not supported (silu, gelu_pytorch_tanh, gelu are)",
-             config.origin(), name);
+             config.origin(), hub::printable(name));
 }
 
 }  // namespace
@@ -44,6 +44,7 @@ DecoderConfig read_decoder_config(const hub::ConfigReader& config) {
   c.max_positions = config.get_int("max_position_embeddings", 1, kMaxPositions, 4096);
   c.tied = config.get_bool("tie_word_embeddings", false);
   c.activation = read_activation(config);
+  if (config.has("layer_types")) sliding_layers(config, c.layers, 1);  // checks them
   if (c.heads % c.kv_heads != 0)
     config.fail_key(
         "num_attention_heads",

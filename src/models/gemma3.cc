@@ -2,6 +2,7 @@
 // sqrt(hidden); five sliding layers to each full one, with a rope base of their own.
 #include <cmath>
 
+#include "base/error.h"
 #include "base/half.h"
 #include "models/families.h"
 #include "models/layers.h"
@@ -9,7 +10,20 @@
 namespace mantou::models {
 
 std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backend) {
-  const hub::ConfigReader config = hub::config_reader(artifact);
+  // The published configurations of 4B and larger leave out what their class has by default.
+  const nlohmann::json defaults = {{"num_attention_heads", 8},
+                                   {"num_key_value_heads", 4},
+                                   {"head_dim", 256},
+                                   {"vocab_size", 262208},
+                                   {"max_position_embeddings", 131072}};
+  nlohmann::json filled = artifact.config();
+  for (const auto& [key, value] : defaults.items())
+    if (!filled.contains(key) || filled[key].is_null()) filled[key] = value;
+  const hub::ConfigReader config(filled, hub::config_reader(artifact).origin());
+  if (config.get_bool("use_bidirectional_attention", false))
+    fail_param(ErrorCode::kUnsupported, "use_bidirectional_attention",
+               "{}: use_bidirectional_attention is true: an embedding model, not one that writes",
+               config.origin());
   DecoderConfig c = read_decoder_config(config);
   c.tied = !artifact.has("lm_head.weight");
   c.qk_norm = QkNorm::kHead;
@@ -27,8 +41,9 @@ std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backen
   set_windows(c, sliding, read_window(config, 512));
   set_ropes(c, sliding, 1, 0);
   const double local = config.get_double("rope_local_base_freq", 1e-3, 1e12, 10000.0);
-  return build_decoder(c, {read_rope(artifact, config, c.head_dim), plain_rope(local, c.head_dim)},
-                       artifact, backend);
+  return build_decoder(
+      c, {read_rope(artifact, config, c.head_dim, 1e6), plain_rope(local, c.head_dim)}, artifact,
+      backend);
 }
 
 }  // namespace mantou::models

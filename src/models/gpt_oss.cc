@@ -12,6 +12,9 @@ std::unique_ptr<Model> load_gpt_oss(hub::ModelArtifact& artifact, Backend& backe
   c.qkv_bias = c.o_bias = true;
   c.sinks = true;
   c.activation = Activation::kSwigluOai;
+  constexpr double kLimit = 7;  // that Activation::kSwigluOai clamps to
+  if (config.get_double("swiglu_limit", 0, 1e9, kLimit) != kLimit)
+    config.fail_key("swiglu_limit", "must be 7");
   c.moe = read_moe_config(config, c);
   c.moe->renormalize = true;
   c.moe->bias = true;

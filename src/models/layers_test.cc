@@ -67,6 +67,14 @@ TEST(DecoderConfig, RefusesHeadsThatDoNotFit) {
   EXPECT_THAT(refusal("head_dim", 15, ErrorCode::kUnsupported), HasSubstr("head_dim is 15"));
 }
 
+TEST(DecoderConfig, RefusesLayersItDoesNotKnow) {
+  EXPECT_THAT(refusal("layer_types", json::array({"full_attention", "chunked_attention"}),
+                      ErrorCode::kCorruptData),
+              HasSubstr("layer_types names \"chunked_attention\""));
+  EXPECT_THAT(refusal("layer_types", json::array({"full_attention"}), ErrorCode::kCorruptData),
+              HasSubstr("has 1 entries for 2 layers"));
+}
+
 // Angles of rotation j of a head are theta^(-2j / head_dim): arXiv:2104.09864, section 3.2.2.
 TEST(PlainRope, FrequenciesFallGeometrically) {
   const Rope rope = plain_rope(10000, 8);

@@ -6,6 +6,7 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_olmoe(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
+  if (config.has("clip_qkv")) config.fail_key("clip_qkv", "is not supported; only null is");
   DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   c.qk_norm = QkNorm::kWhole;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "hub/config_reader.h"
+#include "hub/json_file.h"
 #include "hub/towers.h"
 #include "models/families.h"
 
@@ -57,7 +58,8 @@ constexpr Family kFamilies[] = {
   for (const Family& family : kFamilies) known.emplace_back(family.model_type);
   fail_param(ErrorCode::kUnsupported, "model_type",
              "{}: architecture \"{}\" is not supported; supported are {}{}",
-             artifact.path().string(), type, fmt::join(known, ", "), did_you_mean(type, known));
+             artifact.path().string(), hub::printable(type), fmt::join(known, ", "),
+             did_you_mean(type, known));
 }
 
 // Tensors that nobody took: those of towers are named and left out, others are an error.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "hub/json_file.h"
 
 namespace mantou::models {
 namespace {
@@ -148,7 +149,8 @@ struct ScalingType {
 };
 constexpr ScalingType kScalingTypes[] = {
     {"default", scale_default}, {"none", scale_default},
-    {"mrope", scale_default},  // of text alone: all three positions are the same
+    {"mrope", scale_default},    // of text alone: all three positions are the same
+    {"dynamic", scale_default},  // changes beyond the original context alone, where rows end
     {"linear", scale_linear},   {"llama3", scale_llama3},
     {"yarn", scale_yarn},       {"longrope", scale_longrope},
     {"su", scale_longrope},     {"proportional", scale_proportional},
@@ -165,8 +167,8 @@ void apply_scaling(const Scaling& s) {
   std::vector<std::string_view> names;
   for (const ScalingType& known : kScalingTypes) names.push_back(known.name);
   fail_param(ErrorCode::kUnsupported, "rope_scaling",
-             "{}: rope_scaling type \"{}\" is not supported ({} are)", s.config.origin(), type,
-             fmt::join(names, ", "));
+             "{}: rope_scaling type \"{}\" is not supported ({} are)", s.config.origin(),
+             hub::printable(type), fmt::join(names, ", "));
 }
 
 }  // namespace
@@ -187,6 +189,9 @@ Rope read_rope(hub::ModelArtifact& artifact, const hub::ConfigReader& config, in
   const int rotated = whole ? head_dim : std::max(2, int(part * head_dim + 1e-6) / 2 * 2);
   Rope rope = plain_rope(theta, rotated);
   if (scaling) apply_scaling({rope, config, *scaling, artifact, theta});
+  for (const double f : rope.inv_freq)
+    if (!std::isfinite(f) || !std::isfinite(rope.scale))
+      config.fail_key("rope_scaling", fmt::format("and rope_theta {} make no frequencies", theta));
   const std::string table = "rope_freqs.weight";
   if (artifact.has(table)) {
     const std::vector<double> divisors = stored_factors(artifact, table, rope.inv_freq.size());

@@ -7,6 +7,7 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_smollm3(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
+  refuse_window(config);
   DecoderConfig c = read_decoder_config(config);
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   c.mlp_bias = config.get_bool("mlp_bias", false);

@@ -7,6 +7,7 @@ namespace mantou::models {
 
 std::unique_ptr<Model> load_stablelm(hub::ModelArtifact& artifact, Backend& backend) {
   const hub::ConfigReader config = hub::config_reader(artifact);
+  config.get_double("partial_rotary_factor", 0, 1);  // has no default that all readers share
   DecoderConfig c = read_decoder_config(config);
   c.norm = NormKind::kLayer;
   c.norm_bias = true;

@@ -1,86 +1,13 @@
 #include "server/json_fields.h"
 
-#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_builder.h"
 
 namespace mantou::server {
 namespace {
-
-// Builds a Json while it counts depth and values and watches for repeated keys.
-class Builder final : public nlohmann::json_sax<Json> {
- public:
-  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
-  Json take() { return std::move(root_); }
-
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(number_integer_t value) override { return add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return add(value); }
-  bool number_float(number_float_t value, const string_t&) override { return add(value); }
-  bool string(string_t& value) override { return add(std::move(value)); }
-  bool binary(binary_t& value) override { return add(std::move(value)); }
-  bool start_object(size_t) override { return open(Json::object()); }
-  bool start_array(size_t) override { return open(Json::array()); }
-  bool end_object() override { return close(); }
-  bool end_array() override { return close(); }
-  bool key(string_t& name) override {
-    if (!stack_.back().keys.insert(name).second)
-      fail(ErrorCode::kInvalidArgument, "invalid JSON: the key {} occurs twice in one object",
-           shortened(name));
-    key_ = std::move(name);
-    return true;
-  }
-  bool parse_error(size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    std::string_view what = error.what();  // "[json.exception.…] parse error at …: reason"
-    if (const size_t at = what.find("] "); at != what.npos) what.remove_prefix(at + 2);
-    fail(ErrorCode::kInvalidArgument, "invalid JSON at byte {}: {}", position, what);
-  }
-
- private:
-  // An object or array that is not closed yet. A parent does not grow while its child does.
-  struct Open {
-    Json* json;
-    std::unordered_set<std::string> keys;
-  };
-
-  Json* place(Json&& value) {
-    if (++values_ > limits_.values)
-      fail(ErrorCode::kInvalidArgument, "the JSON holds more than {} values", limits_.values);
-    if (stack_.empty()) return &(root_ = std::move(value));
-    Json& parent = *stack_.back().json;
-    if (parent.is_object()) {
-      // Not operator[], which looks for the key once more, one after another.
-      auto& members = parent.get_ref<Json::object_t&>();
-      return &members.emplace_back(std::move(key_), std::move(value)).second;
-    }
-    parent.push_back(std::move(value));
-    return &parent.back();
-  }
-  bool add(Json&& value) {
-    place(std::move(value));
-    return true;
-  }
-  bool open(Json&& value) {
-    if (int(stack_.size()) >= limits_.depth)
-      fail(ErrorCode::kInvalidArgument, "the JSON is nested deeper than {} levels", limits_.depth);
-    stack_.push_back({place(std::move(value)), {}});
-    return true;
-  }
-  bool close() {
-    stack_.pop_back();
-    return true;
-  }
-
-  const JsonLimits limits_;
-  Json root_;
-  std::vector<Open> stack_;
-  std::string key_;
-  size_t values_ = 0;
-};
 
 template <class T>
 std::string range_text(std::string_view kind, T low, T high) {
@@ -105,9 +32,23 @@ std::optional<int64_t> integer_of(const Json& value) {
 }  // namespace
 
 Json parse_json(std::string_view text, const JsonLimits& limits) {
-  Builder builder(limits);
-  Json::sax_parse(text.begin(), text.end(), &builder);
-  return builder.take();
+  try {
+    return build_json<Json>(text, {limits.depth, limits.values, true});
+  } catch (const JsonDefect& defect) {
+    switch (defect.kind) {
+      case JsonDefect::kDepth:
+        fail(ErrorCode::kInvalidArgument, "the JSON is nested deeper than {} levels", limits.depth);
+      case JsonDefect::kValues:
+        fail(ErrorCode::kInvalidArgument, "the JSON holds more than {} values", limits.values);
+      case JsonDefect::kDuplicateKey:
+        fail(ErrorCode::kInvalidArgument, "invalid JSON: the key {} occurs twice in one object",
+             shortened(defect.detail));
+      case JsonDefect::kSyntax:
+        break;
+    }
+    fail(ErrorCode::kInvalidArgument, "invalid JSON at byte {}: {}", defect.position,
+         defect.detail);
+  }
 }
 
 std::string shortened(const Json& value) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json_builder.h"
 
 namespace mantou::text {
 namespace {
@@ -21,6 +22,11 @@ std::string item(const std::string& list, size_t index) {
 const ordered_json* find(const ordered_json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+// A new member; operator[] would look through all the others first.
+void append(ordered_json& object, const std::string& key, const ordered_json& value) {
+  object.get_ref<ordered_json::object_t&>().emplace_back(key, value);
 }
 
 // A part's text; parts of other kinds are refused by their name.
@@ -48,13 +54,19 @@ std::string content_text(const ordered_json& content, const std::string& name) {
   return text;
 }
 
+ordered_json parse_object(const std::string& text, const std::string& name) try {
+  return build_json<ordered_json>(text, {kMaxJsonDepth});
+} catch (const JsonDefect&) {
+  wrong(name, "a JSON object, or the text of one");
+}
+
 // Clients send arguments as JSON text, templates print them as objects.
 void parse_arguments(ordered_json& function, const std::string& name) {
   const ordered_json* arguments = find(function, "arguments");
   ordered_json parsed = ordered_json::object();
   if (arguments != nullptr && arguments->is_string()) {
     const auto& text = arguments->get_ref<const std::string&>();
-    if (!text.empty()) parsed = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!text.empty()) parsed = parse_object(text, name + ".arguments");
   } else if (arguments != nullptr) {
     parsed = *arguments;
   }
@@ -86,7 +98,8 @@ void alias_reasoning(ordered_json& message, const std::string& name) {
     if (reasoning == nullptr) continue;
     if (!reasoning->is_string()) wrong(name + "." + key, "a string");
     ordered_json aliased = {{"thinking", *reasoning}};
-    for (const auto& [field, value] : message.items()) aliased[field] = value;
+    for (const auto& [field, value] : message.items())
+      field == "thinking" ? void(aliased[field] = value) : append(aliased, field, value);
     aliased["reasoning_content"] = *reasoning;
     message = std::move(aliased);
     return;
@@ -97,7 +110,7 @@ ordered_json normalize_message(const ordered_json& given, const std::string& nam
   if (!given.is_object()) wrong(name, "an object with \"role\" and \"content\"");
   ordered_json message = ordered_json::object();
   for (const auto& [key, value] : given.items())
-    if (!value.is_null()) message[key] = value;
+    if (!value.is_null()) append(message, key, value);
 
   const ordered_json* role = find(message, "role");
   if (role == nullptr || !role->is_string() || role->get_ref<const std::string&>().empty())

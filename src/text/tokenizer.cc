@@ -175,6 +175,12 @@ class BridgedTokenizer final : public Tokenizer {
     BridgeIdsBuffer prefix, suffix;
     if (!bridge_tokenizer_frame(handle_.get(), prefix.out(), suffix.out()))
       fail_build(source, ErrorCode::kCorruptData);
+    for (const BridgeIdsBuffer* ids : {&prefix, &suffix})
+      for (const auto id : *ids)
+        if (!exists(int64_t{id}))
+          fail_param(ErrorCode::kCorruptData, source.origin,
+                     "{}: the post_processor adds token {}, which the vocabulary does not have",
+                     source.origin, id);
     prefix_.assign(prefix.begin(), prefix.end());
     suffix_.assign(suffix.begin(), suffix.end());
     std::optional<bool> add_bos = source.add_bos;

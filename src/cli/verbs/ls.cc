@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "cli/human.h"
 #include "cli/verbs/verbs.h"
+#include "hub/json_file.h"
 #include "hub/resolve.h"
 
 namespace mantou::cli {
@@ -38,8 +39,8 @@ int run_ls(const Options& options) {
   size_t width = 0;
   for (const hub::ModelEntry& model : models) width = std::max(width, model.name.size());
   for (const hub::ModelEntry& model : models)
-    fmt::print("{:<{}}  {:>10}  {}\n", model.name, width, human_bytes(double(model.bytes)),
-               format_name(model.format));
+    fmt::print("{:<{}}  {:>10}  {}\n", hub::printable(model.name), width,
+               human_bytes(double(model.bytes)), format_name(model.format));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <ctime>
+#include <unordered_set>
 
 #include "base/ascii.h"
 #include "base/error.h"
@@ -119,8 +120,10 @@ RepoListing parse_listing(const std::string& repo, std::string_view text) {
     fail_param(ErrorCode::kResourceExhausted, "model",
                "{}: the repository has {} files, more than the limit of {}", repo, siblings->size(),
                kMostFiles);
+  std::unordered_set<std::string> paths;
   for (const json& sibling : *siblings)
-    if (RepoFile file = parse_sibling(sibling); is_safe_path(file.path))
+    if (RepoFile file = parse_sibling(sibling);
+        is_safe_path(file.path) && paths.insert(file.path).second)
       listing.files.push_back(std::move(file));
   return listing;
 }

@@ -535,5 +535,18 @@ TEST_F(FetchTest, GarbageIsWhatNobodyUses) {
   EXPECT_TRUE(collect_garbage(root_.path() / "none", false).empty());
 }
 
+TEST_F(FetchTest, SnapshotsThatWereMovedAreInUse) {
+  const fs::path file = fetch("org/m-GGUF");
+  const fs::path snapshot = file.parent_path(), moved = root_.path() / "elsewhere";
+  fs::create_directory(moved);
+  fs::create_symlink(repository() / "blobs" / TestHub::hash_of(weights_, true),
+                     moved / file.filename());
+  fs::remove_all(snapshot);
+  fs::create_directory_symlink(moved, snapshot);
+  for (const Garbage& item : collect_garbage(root_.path() / "hub", true))
+    EXPECT_EQ(item.kind, Garbage::Kind::kLock) << item.path;
+  EXPECT_EQ(read_file(file), weights_);
+}
+
 }  // namespace
 }  // namespace mantou::hub

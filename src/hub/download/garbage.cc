@@ -30,10 +30,14 @@ std::set<std::string> used_blobs(const fs::path& repository) {
   const fs::path snapshots = repository / "snapshots";
   std::error_code error;
   if (!fs::exists(snapshots, error)) return used;
-  fs::recursive_directory_iterator at(snapshots, error), end;
-  for (; !error && at != end; at.increment(error)) {
+  // A snapshot may itself be a link, to where somebody moved it; no chain of links is followed far.
+  constexpr int kDeepest = 16;
+  fs::recursive_directory_iterator at(snapshots, fs::directory_options::follow_directory_symlink,
+                                      error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
     std::error_code none;
     if (at->is_symlink(none)) used.insert(fs::read_symlink(at->path(), none).filename().string());
+    if (at.depth() >= kDeepest) at.disable_recursion_pending();
   }
   if (error)
     fail_param(ErrorCode::kIo, snapshots.string(), "{}: cannot read the directory ({})",

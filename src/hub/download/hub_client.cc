@@ -9,6 +9,7 @@
 #include "base/ascii.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "hub/json_file.h"
 #include "hub/resolve.h"
 
@@ -165,7 +166,8 @@ HttpAnswer HubClient::tried(const HttpRequest& request, const std::string& repo,
     require_granted(answer, repo, what);
     if (!answer.failure.empty() && !answer.passing)
       fail(ErrorCode::kUnavailable, "{}: {} ({})", what, answer.failure, endpoint_.url);
-    retries.wait_or_fail(answer, problem_of(answer));
+    retries.wait_or_fail(answer, problem_of(answer),
+                         [](const std::string& message) { log_warn(message, {}); });
   }
 }
 
