@@ -98,6 +98,18 @@ TEST(TokenizerTest, JsonAgreesWithTheTokenizersPackage) {
   expect_goldens(*Tokenizer::build(json_source(kMetaspaceJson)), kMetaspaceGoldens);
 }
 
+TEST(TokenizerTest, FramesOfUnknownTokensAreRefused) {
+  std::string text = kPrependJson;
+  text.replace(text.find("\"ids\":[1]"), 9, "\"ids\":[4000000000]");
+  try {
+    Tokenizer::build(json_source(text.c_str()));
+    ADD_FAILURE() << "the tokenizer was taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("adds token 4000000000"));
+  }
+}
+
 // A literal range that touches no special token sends the text through the stepwise pipeline.
 TEST(TokenizerTest, StepwisePipelineAgreesToo) {
   const std::pair<const char*, const std::vector<EncodeGolden>&> cases[] = {
