@@ -24,7 +24,9 @@ constexpr CommandName kCommands[] = {
     {"/reset", "/reset, /clear", "Begin a new conversation.", Command::kReset},
     {"/clear", "", "", Command::kReset},
     {"/help", "/help", "Show these commands.", Command::kHelp},
-    {"/exit", "/exit", "End; so does Ctrl-D.", Command::kExit},
+    {"/exit", "/exit, /quit, /bye", "End; so does Ctrl-D.", Command::kExit},
+    {"/quit", "", "", Command::kExit},
+    {"/bye", "", "", Command::kExit},
 };
 
 constexpr std::string_view kWayOut =

@@ -82,7 +82,7 @@ TEST_F(ChatSessionTest, OnlyCommandsAloneOnALineAreCommands) {
 TEST_F(ChatSessionTest, HelpNamesEveryCommandAndSoDoesTheVerbsHelp) {
   start(1000);
   const std::string help = take("/help"), verb = help_verb(find_verb("chat"));
-  for (const char* name : {"/reset", "/clear", "/help", "/exit"}) {
+  for (const char* name : {"/reset", "/clear", "/help", "/exit", "/quit", "/bye"}) {
     EXPECT_THAT(help, HasSubstr(name));
     EXPECT_THAT(verb, HasSubstr(name));
   }

@@ -7,6 +7,7 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "base/cpu_count.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "cli/find_model.h"
 #include "hub/config_reader.h"
@@ -77,6 +78,10 @@ LoadedModel load_model(const ModelOptions& options) {
   executor.end_ids = loaded.tokenizer->end_ids();
   loaded.executor = runtime::make_model_executor(std::move(backend), std::move(model), executor);
   loaded.capabilities = loaded.executor->capabilities();
+  if (loaded.capabilities.context > loaded.capabilities.train_context)
+    log_warn("--ctx-size is more than the model was made for; beyond that it may talk nonsense",
+             {{"ctx_size", loaded.capabilities.context},
+              {"made_for", loaded.capabilities.train_context}});
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   loaded.load_seconds = took.count();
   return loaded;

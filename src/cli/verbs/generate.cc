@@ -17,6 +17,9 @@ std::string read_prompt(const PromptOptions& options) {
   if (!options.prompt.empty()) return options.prompt;
   std::string text(std::istreambuf_iterator<char>(std::cin), {});
   if (text.ends_with('\n')) text.pop_back();
+  if (text.empty())
+    fail_param(ErrorCode::kInvalidArgument, "--prompt",
+               "the prompt is empty: give it as words, with --prompt or on standard input");
   return text;
 }
 

@@ -48,8 +48,12 @@ class TerminationSignals {
     release();
     ::raise(signal);
   }
-  // The next signal ends the process at once.
-  void release() const { ::pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+  // The next signal ends the process at once, also where a shell had it ignored (`mantou serve &`
+  // in a script).
+  void release() const {
+    for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);
+    ::pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+  }
 
  private:
   sigset_t set_;
