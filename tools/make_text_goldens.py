@@ -74,6 +74,8 @@ def quoted(text):
     for byte in text.encode():
         char = chr(byte)
         out += {'"': '\\"', "\\": "\\\\", "\n": "\\n"}.get(char, char if 0x20 <= byte < 0x7F else f"\\{byte:03o}")
+    if not text:
+        return "std::string()"
     return f"std::string({out}\", {len(text.encode())})"
 
 

@@ -156,7 +156,7 @@ TEST(TokenizerTest, LiteralRangesHoldSpecialTokensBack) {
     const auto tokenizer = Tokenizer::build(source);
     const std::string start = "<|im_start|>", end = "<|im_end|>";
     const TokenId start_id = tokenizer->id_of(start), end_id = tokenizer->id_of(end);
-    const std::string text = start + end + "<tool_call>" + end;
+    const std::string text = fmt::format("{0}{1}<tool_call>{1}", start, end);
     const ByteRange literal[] = {{start.size(), start.size() + end.size()}};
     std::vector<TokenId> expected = {start_id};
     const auto spelled = encode(*tokenizer, end, {.add_special = false, .parse_special = false});

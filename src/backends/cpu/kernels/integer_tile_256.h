@@ -64,8 +64,8 @@ MANTOU_INLINE constexpr ByteTable byte_table() {
   constexpr FamilySpec kSpec = kFamilySpecs[kFamily];
   ByteTable table{};
   for (int i = 0; i < 16; ++i) {
-    const int value = code_table(kSpec.table)[i];
-    table.at[i] = int8_t(kSignedCodes<kFamily> ? value : value + kSpec.offset());
+    const int8_t code = code_table(kSpec.table)[i];
+    table.at[i] = kSignedCodes<kFamily> ? code : int8_t(code + kSpec.offset());
   }
   return table;
 }

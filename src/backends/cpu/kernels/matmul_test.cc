@@ -168,8 +168,8 @@ TEST(Matmul, LargestSumsGiveTheScalarBits) {
   const int cols = 512;
   std::vector<float> x(3 * cols, 1.0f);
   for (int k = 0; k < cols; ++k) {
-    x[size_t(cols + k)] = -1;
-    x[size_t(2 * cols + k)] = k % 2 == 0 ? 1 : -1;
+    x[size_t(cols) + size_t(k)] = -1;
+    x[2 * size_t(cols) + size_t(k)] = k % 2 == 0 ? 1 : -1;
   }
   for (const WeightFormat& format : integer_formats()) {
     if (format.bits != 0) continue;
