@@ -27,9 +27,9 @@ size_t character_length(std::string_view text) {
 
 // Where the last character of `text` begins.
 size_t last_character(std::string_view text) {
-  size_t at = text.size();
-  while (at > 0 && (uint8_t(text[--at]) & 0xC0) == 0x80) {
-  }
+  if (text.empty()) return 0;
+  size_t at = text.size() - 1;
+  while (at > 0 && (uint8_t(text[at]) & 0xC0) == 0x80) --at;
   return at;
 }
 
