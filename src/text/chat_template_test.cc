@@ -10,7 +10,6 @@ namespace mantou::text {
 namespace {
 
 using nlohmann::ordered_json;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr char kChatMl[] =
@@ -125,7 +124,7 @@ TEST(ChatTemplateTest, TemplatesRaiseTheirOwnErrors) {
       error_of(Chat("\n{{ messages[0].a.b }}"), R"([{"role":"user","content":"a"}])");
   EXPECT_THAT(broken.second, testing::AllOf(HasSubstr("model: "), HasSubstr("chat_template:2")));
   try {
-    Chat("a\n{% if %}");
+    const Chat never("a\n{% if %}");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.param(), "model");
