@@ -94,7 +94,8 @@ RowResult FakeExecutor::run(const Work& work) {
     return result;
   }
   Row& row = at->second;
-  if (script_.row_error && (result.error = script_.row_error(work))) return result;
+  if (script_.row_error) result.error = script_.row_error(work);
+  if (result.error) return result;
   note({FakeEvent::Kind::kStep, work.id, work.tokens, work.output});
   const int64_t left = int64_t(row.request.prompt.size()) - row.stored;
   const bool prefill = left > 0;

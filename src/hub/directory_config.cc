@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -92,10 +93,10 @@ json lift_text_config(json config, const std::string& origin) {
     fail_param(ErrorCode::kCorruptData, origin, "{}: not a JSON object", origin);
   const auto found = config.find("text_config");
   if (found == config.end() || found->is_null()) return config;
-  const json text = *found;
-  if (!text.is_object())
+  if (!found->is_object())
     fail_param(ErrorCode::kCorruptData, "text_config", "{}: text_config is no object", origin);
-  config.erase("text_config");
+  const json text = std::move(*found);
+  config.erase(found);
   for (const auto& [key, value] : text.items())
     if (!value.is_null() || !config.contains(key)) config[key] = value;
   return config;
