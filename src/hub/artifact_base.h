@@ -37,7 +37,7 @@ class ArtifactBase : public ModelArtifact {
 // "org/name" for a snapshot in the HF cache, else the last part of the path, without ".gguf".
 std::string model_name(const std::filesystem::path& path);
 
-std::unique_ptr<ModelArtifact> make_gguf_artifact(std::shared_ptr<const GgufFile> file,
+std::unique_ptr<ModelArtifact> make_gguf_artifact(const GgufFile& file,
                                                   const std::filesystem::path& path);
 std::unique_ptr<ModelArtifact> make_directory_artifact(const std::filesystem::path& path);
 

@@ -82,9 +82,9 @@ class GgufArtifact : public ArtifactBase {
 
 }  // namespace
 
-std::unique_ptr<ModelArtifact> make_gguf_artifact(std::shared_ptr<const GgufFile> file,
+std::unique_ptr<ModelArtifact> make_gguf_artifact(const GgufFile& file,
                                                   const std::filesystem::path& path) {
-  return std::make_unique<GgufArtifact>(*file, path);
+  return std::make_unique<GgufArtifact>(file, path);
 }
 
 }  // namespace mantou::hub

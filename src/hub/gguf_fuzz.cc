@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         std::make_shared<const std::string>(reinterpret_cast<const char*>(data), size);
     const auto file = GgufFile::parse(std::as_bytes(std::span(*bytes)), "input.gguf", bytes);
     for (const RawTensor& tensor : file->tensors()) decode_ends(plain_weight(tensor));
-    const auto artifact = make_gguf_artifact(file, "input.gguf");
+    const auto artifact = make_gguf_artifact(*file, "input.gguf");
     config_reader(*artifact).get_int("num_hidden_layers", 1, 1 << 30);
     for (const char* projection : {"q_proj", "k_proj"}) {
       const std::string module = std::string("layers.0.self_attn.") + projection;

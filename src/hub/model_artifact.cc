@@ -40,7 +40,7 @@ std::unique_ptr<ModelArtifact> ModelArtifact::open(const std::filesystem::path& 
   if (!std::filesystem::exists(status))
     fail_param(ErrorCode::kNotFound, path.string(), "{}: no such file or directory", path.string());
   if (std::filesystem::is_directory(status)) return make_directory_artifact(path);
-  return make_gguf_artifact(GgufFile::open(path), path);
+  return make_gguf_artifact(*GgufFile::open(path), path);
 }
 
 }  // namespace mantou::hub

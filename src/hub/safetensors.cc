@@ -162,7 +162,7 @@ std::vector<RawTensor> open_indexed(const std::filesystem::path& directory) {
 
 std::vector<RawTensor> parse_safetensors(std::span<const std::byte> bytes,
                                          const std::string& origin,
-                                         std::shared_ptr<const void> keep_alive) {
+                                         const std::shared_ptr<const void>& keep_alive) {
   std::vector<RawTensor> tensors = Parser(bytes, origin).run();
   for (RawTensor& tensor : tensors) tensor.keep_alive = keep_alive;
   return tensors;
@@ -171,7 +171,7 @@ std::vector<RawTensor> parse_safetensors(std::span<const std::byte> bytes,
 std::vector<RawTensor> open_safetensors(const std::filesystem::path& path) {
   auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
-  return parse_safetensors(bytes, path.string(), std::move(file));
+  return parse_safetensors(bytes, path.string(), file);
 }
 
 std::vector<RawTensor> open_shards(const std::filesystem::path& directory) {

@@ -18,7 +18,7 @@ namespace mantou::hub {
 // The tensors of one file, in the order of their data.
 std::vector<RawTensor> parse_safetensors(std::span<const std::byte> bytes,
                                          const std::string& origin,
-                                         std::shared_ptr<const void> keep_alive);
+                                         const std::shared_ptr<const void>& keep_alive);
 std::vector<RawTensor> open_safetensors(const std::filesystem::path& path);
 
 // All weights of a directory: the shards that model.safetensors.index.json names (a missing shard

@@ -150,7 +150,7 @@ class LayerBuilder {
     const int stored_heads = int(int64_t(scale.size()) / c_.head_dim);
     std::vector<float> ordered;
     for (const uint32_t row : head_rows(0, stored_heads, rope)) ordered.push_back(scale[row]);
-    return norm_of(load_.vector(module + ".weight", std::move(ordered)));
+    return norm_of(load_.vector(module + ".weight", ordered));
   }
 
   Mlp dense_mlp() {

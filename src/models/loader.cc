@@ -59,7 +59,7 @@ Linear Loader::linear(const std::string& module, int64_t stored, int64_t cols, b
   RawWeight column = float_column(module + ".bias", stored);
   if (!order.empty()) column = select_rows(column, order);
   std::vector<float> values = decode(column, module + ".bias");
-  linear.bias = vector(module + ".bias", std::move(values));
+  linear.bias = vector(module + ".bias", values);
   return linear;
 }
 
@@ -87,7 +87,7 @@ std::vector<float> Loader::floats(const std::string& name, int64_t size) {
   return decode(float_column(name, size), name);
 }
 
-Weight Loader::vector(const std::string& name, std::vector<float> values) {
+Weight Loader::vector(const std::string& name, const std::vector<float>& values) {
   return backend_.pack(as_row(name, values), WeightUse::kVector);
 }
 

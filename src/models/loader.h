@@ -37,7 +37,7 @@ class Loader {
 
   // The values of a tensor of `size` floats, whatever its shape.
   std::vector<float> floats(const std::string& name, int64_t size);
-  Weight vector(const std::string& name, std::vector<float> values);
+  Weight vector(const std::string& name, const std::vector<float>& values);
   Weight vector(const std::string& name, int64_t size) { return vector(name, floats(name, size)); }
 
   hub::ModelArtifact& artifact() { return artifact_; }
