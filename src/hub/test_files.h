@@ -116,7 +116,7 @@ class GgufWriter {
     return raw(key, uint32_t(GgufType::kArray), payload);
   }
   // An F32 tensor counting up from `first`.
-  GgufWriter& floats(std::string_view name, std::vector<uint64_t> dims, float first = 0) {
+  GgufWriter& floats(std::string_view name, const std::vector<uint64_t>& dims, float first = 0) {
     Tensor tensor{std::string(name), dims, 0, {}, {}};
     uint64_t count = 1;
     for (const uint64_t extent : dims) count *= extent;

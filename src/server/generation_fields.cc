@@ -52,7 +52,8 @@ constexpr Refused kRefusedInCompletions[] = {
 
 // Values that mean the same as leaving the field out.
 bool is_off(const Json& value) {
-  if (value.is_string()) return value == "" || value == "none" || value == "text";
+  if (value.is_string())
+    return value.get_ref<const std::string&>().empty() || value == "none" || value == "text";
   if (value.is_object() && value.size() == 1 && value.contains("type"))
     return is_off(value["type"]);
   if (value.is_object() && value.contains("enabled")) return value["enabled"] == false;

@@ -49,7 +49,7 @@ HttpResponse loading_response() {
 Server::Server(ServerOptions options) : options_(std::move(options)) {
   http_ = std::make_unique<HttpServer>(
       options_.http, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
-        handle(std::move(request), std::move(responder));
+        handle(std::move(request), responder);
       });
   for (int i = 0; i < std::max(1, options_.workers); ++i) {
     workers_.emplace_back([this] {
@@ -90,7 +90,7 @@ bool Server::authorized(const HttpRequest& request) const {
          equal_secret(given.substr(kScheme.size()), options_.api_key);
 }
 
-void Server::handle(HttpRequest request, std::shared_ptr<Responder> responder) {
+void Server::handle(HttpRequest request, const std::shared_ptr<Responder>& responder) {
   const RouteResult found = find_route(request.method, request.path);
   if (found.route == nullptr) return responder->send(found.response);
   const Route& route = *found.route;

@@ -44,7 +44,7 @@ class Server {
   void stop(std::chrono::milliseconds grace);
 
  private:
-  void handle(HttpRequest request, std::shared_ptr<Responder> responder);
+  void handle(HttpRequest request, const std::shared_ptr<Responder>& responder);
   bool authorized(const HttpRequest& request) const;
   std::shared_ptr<const Services> services() const;
 
