@@ -48,7 +48,7 @@ HttpResponse loading_response() {
 
 Server::Server(ServerOptions options) : options_(std::move(options)) {
   http_ = std::make_unique<HttpServer>(
-      options_.http, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
+      options_.http, [this](HttpRequest request, const std::shared_ptr<Responder>& responder) {
         handle(std::move(request), responder);
       });
   for (int i = 0; i < std::max(1, options_.workers); ++i) {
