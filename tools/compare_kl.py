@@ -8,7 +8,8 @@ llama-perplexity cuts the text into contexts and saves its log-probabilities of 
 (--save-all-logits); mantou computes the same tokens; tools/float_reference.py judges both, row by row. Prints
 the mean KL(reference || engine) in nats a token and the ratio. Both run with their default KV cache (f16).
 Gemma: llama.cpp does not round the embedding factor to bf16, so it is judged by a reference that does not either.
-llama.cpp's log-probabilities come rounded to 16 bits, which adds about 1e-8 to its KL.
+llama-perplexity saves log-probabilities in 16 bits, which adds about 1e-8 to its KL, and cuts off what is 16 nats
+below the best: both engines are compared over the ids it kept, all distributions normalised over them.
 Fails when a ratio exceeds --limit. Minutes of time, and 4 bytes for each token and vocabulary entry in $TMPDIR.
 """
 import argparse
@@ -42,9 +43,11 @@ class SavedLogits:
         self.data = np.memmap(path, np.uint16, "r", start).reshape(chunks, self.context - 1 - self.first, width)
 
     def log_probabilities(self, chunk, part):
+        """Those of the ids that were not cut off, -inf for the others."""
         rows = self.data[chunk, part]
         scale, lowest = np.ascontiguousarray(rows[:, :4]).view(np.float32).astype(np.float64).T
-        return scale[:, None] * rows[:, 4:4 + self.vocabulary] + lowest[:, None]
+        codes = rows[:, 4:4 + self.vocabulary]
+        return np.where(codes > 0, scale[:, None] * codes + lowest[:, None], -np.inf)
 
 
 def bos_of(model):
@@ -61,8 +64,10 @@ def run(command):
         sys.exit(f"{command[0]}: exit {done.returncode}\n{done.stderr[-2000:]}")
 
 
-def divergence(reference, engine):
-    return (np.exp(reference) * (reference - engine)).sum(-1)
+def divergence(reference, engine, kept):
+    """KL(reference || engine) of each row of logits, over the kept ids."""
+    p, q = (float_reference.log_softmax(np.where(kept, x, -np.inf)) for x in (reference, engine))
+    return (np.exp(p) * (np.where(kept, p, 0) - np.where(kept, q, 0))).sum(-1)
 
 
 def measure(args, model, scratch):
@@ -81,14 +86,13 @@ def measure(args, model, scratch):
         their_hidden = unrounded.hidden_states(tokens) if unrounded else None
         for at in range(theirs.first, theirs.context - 1, float_reference.HEAD_ROWS):
             end = min(at + float_reference.HEAD_ROWS, theirs.context - 1)
-            truth = float_reference.log_softmax(reference.logits(hidden[at:end]))
             saved = theirs.log_probabilities(chunk, slice(at - theirs.first, end - theirs.first))
-            saved -= np.log(np.exp(saved).sum(-1, keepdims=True))
-            mine = float_reference.log_softmax(np.asarray(ours[chunk, at:end]))
-            ours_kl = divergence(truth, mine)
+            kept = np.isfinite(saved)
+            truth = reference.logits(hidden[at:end])
+            ours_kl = divergence(truth, np.asarray(ours[chunk, at:end]), kept)
             if unrounded:
-                truth = float_reference.log_softmax(unrounded.logits(their_hidden[at:end]))
-            divergences.append(np.stack([ours_kl, divergence(truth, saved)], 1))
+                truth = unrounded.logits(their_hidden[at:end])
+            divergences.append(np.stack([ours_kl, divergence(truth, saved, kept)], 1))
     divergences = np.concatenate(divergences)
     return *divergences.mean(0), len(divergences)
 

@@ -15,7 +15,7 @@ inline std::string lower(std::string_view text) {
 }
 
 // Whether `part` stands in `text`, in letters of any case.
-inline bool contains(std::string_view text, std::string_view part) {
+inline bool contains_in_any_case(std::string_view text, std::string_view part) {
   return lower(text).find(lower(part)) != std::string::npos;
 }
 

@@ -199,8 +199,8 @@ std::string help_markdown(std::span<const Verb> verbs) {
       "Made from the flags table by `mantou help --markdown`; do not edit.\n\n"
       "| verb | what it does |\n|---|---|\n";
   for (const Verb& verb : verbs)
-    out +=
-        fmt::format("| `mantou {}{}` | {} |\n", verb.name, words_usage(verb.words), verb.summary);
+    out += fmt::format("| `mantou {}{}` | {} |\n", verb.name,
+                       cell(std::string(words_usage(verb.words))), verb.summary);
   out +=
       "\nWithout a verb, mantou serves. An option wins over its environment variable, the "
       "variable\n"

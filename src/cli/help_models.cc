@@ -11,19 +11,11 @@
 namespace mantou::cli {
 namespace {
 
-bool has_word(std::string_view words, std::string_view word) {
-  for (size_t at = 0; at < words.size();) {
-    const size_t end = std::min(words.find(' ', at), words.size());
-    if (words.substr(at, end - at) == word) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
 // What GGUF files call the family; empty when the format does not define it.
 std::string_view gguf_name(const models::Family& family) {
   for (const hub::GgufArchitecture& known : hub::gguf_architectures())
-    if (known.model_type == family.model_type || has_word(known.also, family.model_type))
+    if (known.model_type == family.model_type ||
+        std::find(known.also.begin(), known.also.end(), family.model_type) != known.also.end())
       return known.name;
   return {};
 }

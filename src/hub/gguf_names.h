@@ -3,6 +3,7 @@
 // Stateless; any thread.
 #pragma once
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -25,8 +26,7 @@ struct GgufArchitecture {
   bool interleaved_qk = false;
   bool norm_plus_one = false;  // (1 + w) norms, stored as 1 + w
   void (*complete)(const GgufFile& file, nlohmann::json& config) = nullptr;  // what no key says
-  std::string_view also =
-      {};  // further model_types whose files have this name, with spaces between
+  std::array<std::string_view, 3> also = {};  // further model_types with this name in files
 };
 
 std::span<const GgufArchitecture> gguf_architectures();

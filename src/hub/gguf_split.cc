@@ -90,7 +90,8 @@ std::optional<GgufPart> gguf_part(const fs::path& file) {
 
 bool is_gguf_model(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
-  return file.extension() == ".gguf" && !contains(name, "mmproj") && !contains(name, "imatrix");
+  return file.extension() == ".gguf" && !contains_in_any_case(name, "mmproj") &&
+         !contains_in_any_case(name, "imatrix");
 }
 
 fs::path gguf_sibling(const fs::path& file, const GgufPart& part, int number) {

@@ -144,7 +144,7 @@ std::vector<ModelEntry> matching_group(std::string_view query, const std::vector
   std::set<std::string> exact, partial;
   for (const ModelEntry& entry : all) {
     if (lower(entry.group) == lower(query)) exact.insert(entry.group);
-    if (contains(entry.group, query)) partial.insert(entry.group);
+    if (contains_in_any_case(entry.group, query)) partial.insert(entry.group);
   }
   const std::set<std::string>& groups = exact.empty() ? partial : exact;
   std::vector<ModelEntry> found;
@@ -166,7 +166,7 @@ fs::path choose(std::string_view name, std::string_view part,
     const std::string stem = gguf_stem(entry.path);
     if (!part.empty() && entry.format == Format::kGguf && lower(stem) == lower(part))
       return entry.path;
-    if (part.empty() || (entry.format == Format::kGguf && contains(stem, part)))
+    if (part.empty() || (entry.format == Format::kGguf && contains_in_any_case(stem, part)))
       left.push_back(entry);
   }
   if (left.size() == 1) return left.front().path;

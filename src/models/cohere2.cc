@@ -16,8 +16,7 @@ std::unique_ptr<Model> load_cohere2(hub::ModelArtifact& artifact, Backend& backe
   c.parallel = true;
   c.interleaved_rope = true;
   c.logits_scale = float(config.get_double("logit_scale", 1e-6, 1e6, 0.0625));
-  const int64_t pattern = config.get_int("sliding_window_pattern", 1, 4096, 4);
-  const std::vector<bool> sliding = sliding_layers(config, c.layers, pattern);
+  const std::vector<bool> sliding = sliding_layers(config, c.layers, 4);
   set_windows(c, sliding, read_window(config, 4096));
   set_ropes(c, sliding, 0, -1);
   return build_decoder(c, {read_rope(artifact, config, c.head_dim, 50000)}, artifact, backend);

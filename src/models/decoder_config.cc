@@ -59,7 +59,7 @@ int64_t read_window(const hub::ConfigReader& config, int64_t fallback) {
   return config.get_int("sliding_window", 0, kMaxPositions, fallback);
 }
 
-std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t pattern) {
+std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t fallback) {
   std::vector<bool> sliding(size_t(layers), false);
   if (config.has("layer_types")) {
     const std::vector<std::string> types = config.get_string_array("layer_types", 4096);
@@ -75,6 +75,7 @@ std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, in
     }
     return sliding;
   }
+  const int64_t pattern = config.get_int("sliding_window_pattern", 1, 4096, fallback);
   for (size_t i = 0; i < sliding.size(); i++) sliding[i] = (int64_t(i) + 1) % pattern != 0;
   return sliding;
 }

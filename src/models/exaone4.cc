@@ -8,9 +8,8 @@ namespace {
 
 // sliding_window_pattern is a number, or a word of L(ocal) and G(lobal) that repeats.
 std::vector<bool> hybrid_layers(const hub::ConfigReader& config, int layers) {
-  if (config.has("layer_types")) return sliding_layers(config, layers, 4);
-  if (!config.has_string("sliding_window_pattern"))
-    return sliding_layers(config, layers, config.get_int("sliding_window_pattern", 1, 4096, 4));
+  if (config.has("layer_types") || !config.has_string("sliding_window_pattern"))
+    return sliding_layers(config, layers, 4);
   const std::string word = config.get_string("sliding_window_pattern");
   if (word.empty() || word.find_first_not_of("LG") != std::string::npos)
     config.fail_key("sliding_window_pattern", "must be made of L and G");

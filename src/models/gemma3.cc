@@ -36,8 +36,7 @@ std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backen
       1 / std::sqrt(float(config.get_double("query_pre_attn_scalar", 1, 1e6, c.head_dim)));
   c.attention_softcap = float(config.get_double("attn_logit_softcapping", 0, 1e6, 0.0));
   c.final_softcap = float(config.get_double("final_logit_softcapping", 0, 1e6, 0.0));
-  const int64_t pattern = config.get_int("sliding_window_pattern", 1, 4096, 6);
-  const std::vector<bool> sliding = sliding_layers(config, c.layers, pattern);
+  const std::vector<bool> sliding = sliding_layers(config, c.layers, 6);
   set_windows(c, sliding, read_window(config, 512));
   set_ropes(c, sliding, 1, 0);
   const double local = config.get_double("rope_local_base_freq", 1e-3, 1e12, 10000.0);

@@ -82,8 +82,8 @@ DecoderConfig read_decoder_config(const hub::ConfigReader& config);
 int64_t read_window(const hub::ConfigReader& config, int64_t fallback = 0);
 
 // Which layers have a sliding window: layer_types where the checkpoint has it, else all but the
-// last of every `pattern`.
-std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t pattern);
+// last of every sliding_window_pattern (`fallback` when absent).
+std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t fallback);
 
 // sliding_window, where the configuration has one that is not 0, for every layer.
 void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config);

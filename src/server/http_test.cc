@@ -182,7 +182,7 @@ class TransportTest : public testing::Test {
   void start(HttpOptions options = {}) {
     options.port = 0;
     server_ = std::make_unique<HttpServer>(
-        options, [this](HttpRequest request, std::shared_ptr<Responder> responder) {
+        options, [this](const HttpRequest& request, std::shared_ptr<Responder> responder) {
           ++requests_;
           if (request.path == "/later") {
             std::lock_guard lock(mutex_);
@@ -438,7 +438,7 @@ TEST_F(TransportTest, ATakenPortIsNamed) {
   HttpOptions options;
   options.port = port();
   try {
-    HttpServer second(options, [](HttpRequest, std::shared_ptr<Responder>) {});
+    HttpServer second(options, [](const HttpRequest&, const std::shared_ptr<Responder>&) {});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.param(), "port");
@@ -446,7 +446,8 @@ TEST_F(TransportTest, ATakenPortIsNamed) {
     EXPECT_THAT(error.message(), HasSubstr("--port"));
   }
   options.host = "not an address";
-  EXPECT_THROW(HttpServer(options, [](HttpRequest, std::shared_ptr<Responder>) {}), Error);
+  EXPECT_THROW(HttpServer(options, [](const HttpRequest&, const std::shared_ptr<Responder>&) {}),
+               Error);
 }
 
 TEST_F(TransportTest, StopLetsAnswersFinishWithinTheGrace) {

@@ -23,19 +23,19 @@ using testing::IsEmpty;
 using Clock = std::chrono::steady_clock;
 
 // The bytes of `text`, then the end token.
-auto answer(std::string text) {
+auto answer(const std::string& text) {
   return [text](const Request&, int64_t i) {
     return GeneratedToken{i < int64_t(text.size()) ? TokenId(uint8_t(text[size_t(i)])) : 0, 0, {}};
   };
 }
 
-json chat_body(json more = json::object()) {
+json chat_body(const json& more = json::object()) {
   json body = {{"model", "any"}, {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
   body.update(more);
   return body;
 }
 
-json completion_body(json more = json::object()) {
+json completion_body(const json& more = json::object()) {
   json body = {{"model", "any"}, {"prompt", "Hi"}};
   body.update(more);
   return body;

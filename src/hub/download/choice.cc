@@ -95,7 +95,7 @@ std::vector<RepoFile> quantization(const RepoListing& listing, std::string_view 
     const std::string name = fs::path(model.stem).filename().string();
     if (lower(name) == lower(part)) return files_of(listing, model);
     if (has_word(name, part)) words.push_back(model);
-    if (contains(name, part)) anywhere.push_back(model);
+    if (contains_in_any_case(name, part)) anywhere.push_back(model);
   }
   const std::vector<GgufModel>& found = words.empty() ? anywhere : words;
   if (found.size() == 1) return files_of(listing, found.front());
