@@ -8,7 +8,8 @@
 #   fuzz     each fuzz target for a few seconds                  bridge  the tests of the Rust crate
 #   api      a running server, through its clients' own packages
 # --full: long property runs, a minute for each fuzz target, sanitizers on every suite, clang-tidy on
-# every file. MANTOU_FUZZ_SECONDS: another time for each fuzz target. The last line counts what passed and failed; build/results/ holds reports and logs.
+# every file. MANTOU_FUZZ_SECONDS: another time for each fuzz target. The last line counts what passed
+# and failed; build/results/ holds reports and logs.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"

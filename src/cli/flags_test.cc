@@ -390,7 +390,7 @@ TEST(Help, OverviewListsTheVerbs) {
 }
 
 void expect_current(const std::string& name, const std::string& text, const char* command) {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "../../docs" / name;
+  const auto path = std::filesystem::path(MANTOU_SOURCE_DIR) / "docs" / name;
   std::istringstream page(read_file(path)), made(text);
   for (std::string old_line, line; std::getline(made, line);) {
     ASSERT_TRUE(std::getline(page, old_line)) << "the page ends before: " << line;
