@@ -30,7 +30,7 @@ def logits(driver, model, ids, compute, chunk):
         scratch = pathlib.Path(scratch)
         (scratch / "ids").write_text(" ".join(map(str, ids)) + "\n")
         command = [driver, str(model), str(scratch / "ids"), str(scratch / "out.npy"),
-                   "--compute", compute, "--chunk", str(chunk), "--kv", "f32"]
+                   "--compute", compute, "--chunks", str(chunk), "--kv", "f32"]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode != 0:
             sys.exit(f"check_tiny: {model}: {run.stderr.strip()}")

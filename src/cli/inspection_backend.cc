@@ -14,6 +14,10 @@ class InspectionBackend final : public Backend {
     return {raw.rows, raw.cols, std::make_shared<WeightStorage>()};
   }
 
+  Weight pack_experts(std::span<const RawWeight> experts) override {
+    return pack(experts[0], WeightUse::kMatrix);
+  }
+
   std::unique_ptr<LayerState> make_state(const StateSpec&) override { refuse(); }
   void begin_step(const StepLayout&) override { refuse(); }
   void end_step() override { refuse(); }
@@ -29,6 +33,7 @@ class InspectionBackend final : public Backend {
   Tensor add_output(const Tensor&, const Linear&, const Join&, const Tensor&) override { refuse(); }
   Tensor mlp(const Tensor&, const MlpSpec&, const Tensor&) override { refuse(); }
   Tensor moe(const Tensor&, const MoeSpec&, const Tensor&) override { refuse(); }
+  Tensor add(const Tensor&, const Tensor&) override { refuse(); }
   std::vector<Score> head(const Tensor&, const Head&, std::span<const HeadRequest>) override {
     refuse();
   }

@@ -15,7 +15,7 @@ std::unique_ptr<Model> load_gemma2(hub::ModelArtifact& artifact, Backend& backen
   c.activation = Activation::kGeluTanh;
   c.embed_scale = std::sqrt(float(c.hidden));
   c.attention_scale =
-      1 / std::sqrt(float(config.get_double("query_pre_attn_scalar", 1, 1e6, 144.0)));
+      float(1 / std::sqrt(config.get_double("query_pre_attn_scalar", 1, 1e6, 144.0)));
   c.attention_softcap = float(config.get_double("attn_logit_softcapping", 0, 1e6, 50.0));
   c.final_softcap = float(config.get_double("final_logit_softcapping", 0, 1e6, 30.0));
   if (const int64_t window = read_window(config); window > 0)

@@ -33,7 +33,7 @@ std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backen
   // it in any precision (docs/decisions/0006-gemma-embedding-scale.md).
   c.embed_scale = bf16_to_f32(f32_to_bf16(std::sqrt(float(c.hidden))));
   c.attention_scale =
-      1 / std::sqrt(float(config.get_double("query_pre_attn_scalar", 1, 1e6, c.head_dim)));
+      float(std::pow(config.get_double("query_pre_attn_scalar", 1, 1e6, c.head_dim), -0.5));
   c.attention_softcap = float(config.get_double("attn_logit_softcapping", 0, 1e6, 0.0));
   c.final_softcap = float(config.get_double("final_logit_softcapping", 0, 1e6, 0.0));
   const std::vector<bool> sliding = sliding_layers(config, c.layers, 6);

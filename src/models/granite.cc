@@ -12,7 +12,7 @@ std::unique_ptr<Model> load_granite(hub::ModelArtifact& artifact, Backend& backe
   c.embed_scale = float(config.get_double("embedding_multiplier", 0, 1e6, 1.0));
   c.attention_scale = float(config.get_double("attention_multiplier", 0, 1e6, 0.0));
   c.residual_scale = float(config.get_double("residual_multiplier", 0, 1e6, 1.0));
-  c.logits_scale = 1 / float(config.get_double("logits_scaling", 1e-6, 1e6, 1.0));
+  c.logits_divisor = float(config.get_double("logits_scaling", 1e-6, 1e6, 1.0));
   return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 

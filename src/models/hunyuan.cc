@@ -28,7 +28,9 @@ std::unique_ptr<Model> load_hunyuan(hub::ModelArtifact& artifact, Backend& backe
     const double alpha = scaling->get_double("alpha", 1e-3, 1e9, 1.0);
     theta *= std::pow(alpha, double(c.head_dim) / (c.head_dim - 2));
   }
-  return build_decoder(c, {plain_rope(theta, c.head_dim)}, artifact, backend);
+  Rope rope = plain_rope(theta, c.head_dim);
+  rope.recipe.kind = RopeRecipe::Kind::kScaledBase;
+  return build_decoder(c, {rope}, artifact, backend);
 }
 
 }  // namespace mantou::models

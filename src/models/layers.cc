@@ -8,19 +8,6 @@
 namespace mantou::models {
 namespace {
 
-// The order of `heads` heads' rows in which the rotated dimensions 2i and 2i + 1 become i and
-// i + rotated / 2; the others stay. Rows start at `first`.
-RowList half_rotated(int64_t first, int heads, int head_dim, int rotated) {
-  RowList rows;
-  for (int h = 0; h < heads; h++) {
-    const int64_t head = first + int64_t{h} * head_dim;
-    for (int second = 0; second < 2; second++)
-      for (int i = 0; i < rotated / 2; i++) rows.push_back(uint32_t(head + 2 * i + second));
-    for (int i = rotated; i < head_dim; i++) rows.push_back(uint32_t(head + i));
-  }
-  return rows;
-}
-
 struct Layer {
   std::optional<Norm> input_norm;
   Linear q, k, v, o;
@@ -35,8 +22,7 @@ struct Layer {
 // Makes the layers of one decoder.
 class LayerBuilder {
  public:
-  LayerBuilder(Loader& load, const DecoderConfig& config, const std::vector<Rope>& ropes)
-      : load_(load), c_(config), ropes_(ropes) {}
+  LayerBuilder(Loader& load, const DecoderConfig& config) : load_(load), c_(config) {}
 
   Layer build(int index) {
     prefix_ = fmt::format("layers.{}.", index);
@@ -81,12 +67,6 @@ class LayerBuilder {
 
   Join join(const std::string& post) { return {norm(post, c_.hidden), c_.residual_scale}; }
 
-  // Rows of one of q, k and v that start at `first` of a stored matrix.
-  RowList head_rows(int64_t first, int heads, const Rope* rope) const {
-    const int rotated = rope && c_.interleaved_rope ? 2 * int(rope->inv_freq.size()) : 0;
-    return half_rotated(first, heads, c_.head_dim, rotated);
-  }
-
   // Per key head: its queries, the key, the value.
   RowList grouped_rows(int part) const {
     const int group = c_.heads / c_.kv_heads, block = (group + 2) * c_.head_dim;
@@ -104,17 +84,15 @@ class LayerBuilder {
     const std::string at = prefix_ + c_.names.attention;
     const int64_t q_width = int64_t{c_.heads} * c_.head_dim;
     const int64_t kv_width = int64_t{c_.kv_heads} * c_.head_dim;
-    const Rope* rope = layer.rope < 0 ? nullptr : &ropes_[size_t(layer.rope)];
     Linear* const parts[] = {&layer.q, &layer.k, &layer.v};
     const char* const names[] = {"q_proj", "k_proj", "v_proj"};
     const bool fused = load_.has(at + c_.names.qkv + ".weight");
     int64_t first = 0;
     for (int i = 0; i < 3; i++) {
       const int64_t width = i == 0 ? q_width : kv_width;
-      const RowList rows = fused && c_.grouped_qkv
-                               ? grouped_rows(i)
-                               : head_rows(fused ? first : 0, i == 0 ? c_.heads : c_.kv_heads,
-                                           i < 2 ? rope : nullptr);
+      const RowList rows = !fused           ? RowList{}
+                           : c_.grouped_qkv ? grouped_rows(i)
+                                            : row_range(first, width);
       *parts[i] =
           load_.linear(at + (fused ? c_.names.qkv : names[i]),
                        fused ? q_width + 2 * kv_width : width, c_.hidden, c_.qkv_bias, rows);
@@ -122,8 +100,8 @@ class LayerBuilder {
     }
     layer.o = load_.linear(at + c_.names.o, c_.hidden, q_width, c_.o_bias);
     layer.attention_join = join(c_.names.post_attention_norm);
-    layer.q_norm = qk_norm(c_.names.q_norm, c_.heads, rope);
-    layer.k_norm = qk_norm(c_.names.k_norm, c_.kv_heads, rope);
+    layer.q_norm = qk_norm(c_.names.q_norm, c_.heads);
+    layer.k_norm = qk_norm(c_.names.k_norm, c_.kv_heads);
     layer.attention = {c_.heads,           c_.kv_heads,          c_.head_dim,
                        c_.attention_scale, c_.attention_softcap, std::nullopt};
     if (c_.sinks) {
@@ -132,25 +110,17 @@ class LayerBuilder {
     }
   }
 
-  // The norm's scales follow the rows of the heads.
-  std::optional<Norm> qk_norm(const std::string& name, int heads, const Rope* rope) {
+  std::optional<Norm> qk_norm(const std::string& name, int heads) {
     if (c_.qk_norm == QkNorm::kNone) return std::nullopt;
     const std::string module = prefix_ + name;
-    const int64_t all = int64_t{heads} * c_.head_dim;
-    std::vector<float> scale;
     if (c_.qk_norm != QkNorm::kWhole && load_.has(module + ".norms.0.weight")) {
-      for (int h = 0; h < heads; h++) {
-        const auto one = load_.floats(fmt::format("{}.norms.{}.weight", module, h), c_.head_dim);
-        scale.insert(scale.end(), one.begin(), one.end());
-      }
-    } else {
-      const bool one = c_.qk_norm != QkNorm::kWhole && load_.size(module + ".weight") != all;
-      scale = load_.floats(module + ".weight", one ? c_.head_dim : all);
+      std::vector<std::string> each;
+      for (int h = 0; h < heads; h++) each.push_back(fmt::format("{}.norms.{}.weight", module, h));
+      return norm_of(load_.vector(each, c_.head_dim));
     }
-    const int stored_heads = int(int64_t(scale.size()) / c_.head_dim);
-    std::vector<float> ordered;
-    for (const uint32_t row : head_rows(0, stored_heads, rope)) ordered.push_back(scale[row]);
-    return norm_of(load_.vector(module + ".weight", ordered));
+    const int64_t all = int64_t{heads} * c_.head_dim;
+    const bool one = c_.qk_norm != QkNorm::kWhole && load_.size(module + ".weight") != all;
+    return norm_of(load_.vector(module + ".weight", one ? c_.head_dim : all));
   }
 
   Mlp dense_mlp() {
@@ -176,12 +146,9 @@ class LayerBuilder {
     spec.router =
         load_.linear(prefix_ + m.router, m.experts, c_.hidden, m.bias, {}, WeightUse::kRouter);
     spec.top_k = m.top_k;
-    spec.renormalize = m.renormalize;
-    const std::string stack = prefix_ + m.stacked;
-    for (int e = 0; e < m.experts; e++)
-      spec.experts.push_back(load_.has(stack + "gate_proj.weight")      ? slice(m, e)
-                             : load_.has(stack + "gate_up_proj.weight") ? interleaved(m, e)
-                                                                        : single(m, e));
+    spec.weights = m.weights;
+    spec.from_front = m.from_front;
+    spec.experts = experts(m);
     if (m.shared_intermediate > 0) {
       const std::string at = prefix_ + "mlp.shared_expert.";
       const int64_t width = m.shared_intermediate;
@@ -195,41 +162,35 @@ class LayerBuilder {
     return spec;
   }
 
-  Mlp slice(const MoeConfig& m, int e) {
-    const auto part = [&](const char* name, int64_t rows, int64_t cols) {
-      return load_.linear(prefix_ + m.stacked + name, m.experts * rows, cols, m.bias,
-                          row_range(e * rows, rows));
+  // The experts' matrices: stacked (gate and up by themselves, or their rows in turns as gpt-oss is
+  // published), or one by one.
+  Experts experts(const MoeConfig& m) {
+    const std::string stack = prefix_ + m.stacked;
+    const bool in_turns = load_.has(stack + "gate_up_proj.weight");
+    const bool stacked = in_turns || load_.has(stack + "gate_proj.weight");
+    const auto rows_of = [&](const char* name, const std::string& single, int64_t rows, int e) {
+      if (!stacked)
+        return ExpertRows{prefix_ + fmt::format(fmt::runtime(m.single), e) + single, rows, {}};
+      return ExpertRows{stack + name, m.experts * rows, row_range(e * rows, rows)};
     };
-    return {part("gate_proj", m.intermediate, c_.hidden),
-            part("up_proj", m.intermediate, c_.hidden),
-            part("down_proj", c_.hidden, m.intermediate), c_.activation};
-  }
-
-  // Rows of gate and up in turns, as gpt-oss is published.
-  Mlp interleaved(const MoeConfig& m, int e) {
-    const std::string at = prefix_ + m.stacked;
-    const int64_t width = m.intermediate;
-    const auto every_other = [&](int64_t first) {
-      RowList rows(static_cast<size_t>(width));
-      for (int64_t i = 0; i < width; i++) rows[size_t(i)] = uint32_t(2 * (e * width + i) + first);
-      return load_.linear(at + "gate_up_proj", m.experts * 2 * width, c_.hidden, m.bias, rows);
+    const auto turns_of = [&](int64_t first, int e) {
+      ExpertRows all{stack + "gate_up_proj", int64_t{m.experts} * 2 * m.intermediate, {}};
+      for (int64_t i = 0; i < m.intermediate; i++)
+        all.rows.push_back(uint32_t(2 * (int64_t{e} * m.intermediate + i) + first));
+      return all;
     };
-    return {every_other(0), every_other(1),
-            load_.linear(at + "down_proj", m.experts * c_.hidden, width, m.bias,
-                         row_range(e * c_.hidden, c_.hidden)),
-            c_.activation};
-  }
-
-  Mlp single(const MoeConfig& m, int e) {
-    const std::string at = prefix_ + fmt::format(fmt::runtime(m.single), e);
-    return {load_.linear(at + m.gate, m.intermediate, c_.hidden, m.bias),
-            load_.linear(at + m.up, m.intermediate, c_.hidden, m.bias),
-            load_.linear(at + m.down, c_.hidden, m.intermediate, m.bias), c_.activation};
+    std::vector<ExpertRows> gate, up, down;
+    for (int e = 0; e < m.experts; e++) {
+      gate.push_back(in_turns ? turns_of(0, e) : rows_of("gate_proj", m.gate, m.intermediate, e));
+      up.push_back(in_turns ? turns_of(1, e) : rows_of("up_proj", m.up, m.intermediate, e));
+      down.push_back(rows_of("down_proj", m.down, c_.hidden, e));
+    }
+    return {m.experts, load_.experts(gate, c_.hidden, m.bias), load_.experts(up, c_.hidden, m.bias),
+            load_.experts(down, m.intermediate, m.bias), c_.activation};
   }
 
   Loader& load_;
   const DecoderConfig& c_;
-  const std::vector<Rope>& ropes_;
   std::string prefix_;
 };
 
@@ -240,16 +201,19 @@ class Decoder final : public Model {
       : config_(std::move(config)), ropes_(std::move(ropes)) {
     info_ = {hub::config_reader(artifact).get_string("model_type"), config_.vocab,
              config_.max_positions};
+    for (Rope& rope : ropes_) rope.interleaved = config_.interleaved_rope;
     if (config_.attention_scale == 0)
-      config_.attention_scale = 1 / std::sqrt(float(config_.head_dim));
+      config_.attention_scale = float(std::pow(double(config_.head_dim), -0.5));
     Loader load(artifact, backend);
-    LayerBuilder builder(load, config_, ropes_);
+    LayerBuilder builder(load, config_);
     table_ = load.matrix(config_.embed, config_.vocab, config_.hidden, WeightUse::kTable);
     for (int i = 0; i < config_.layers; i++) layers_.push_back(builder.build(i));
     head_.norm = builder.final_norm();
     head_.weight =
         load.matrix(config_.tied ? config_.embed : config_.lm_head, config_.vocab, config_.hidden);
+    head_.input_divisor = config_.head_input_divisor;
     head_.scale = config_.logits_scale;
+    head_.divisor = config_.logits_divisor;
     head_.softcap = config_.final_softcap;
   }
 
@@ -284,10 +248,13 @@ class Decoder final : public Model {
     const Tensor q = heads(backend, std::move(p[0]), get(layer.q_norm), rope);
     const Tensor k = heads(backend, std::move(p[1]), get(layer.k_norm), rope);
     const Tensor a = backend.attend(state, q, k, p[2], layer.attention);
-    const Tensor h = backend.add_output(a, layer.o, layer.attention_join, x);
+    const Tensor none;
+    const Tensor h =
+        backend.add_output(a, layer.o, layer.attention_join, config_.residual_last ? none : x);
     if (!config_.parallel)
       return layer.moe ? backend.moe(h, *layer.moe, h) : backend.mlp(h, *layer.mlp, h);
-    return backend.mlp(x, *layer.mlp, h);
+    const Tensor y = backend.mlp(x, *layer.mlp, h);
+    return config_.residual_last ? backend.add(y, x) : y;
   }
 
   Tensor heads(Backend& backend, Tensor x, const Norm* norm, const Rope* rope) const {

@@ -35,7 +35,8 @@ enum class QkNorm {
 
 struct MoeConfig {
   int experts = 0, top_k = 0, intermediate = 0;
-  bool renormalize = false;                 // weights of the chosen experts sum to 1
+  MoeSpec::Weights weights = MoeSpec::Weights::kOfAll;
+  bool from_front = true;                   // see MoeSpec
   bool bias = false;                        // of router and experts
   std::string router = "mlp.gate";          // behind "layers.N."
   std::string stacked = "mlp.switch_mlp.";  // [experts, out, in] of all experts; or one by one:
@@ -56,15 +57,15 @@ struct DecoderConfig {
   bool norm_bias = false;
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;
-  bool gated = true;      // false: the MLP has no gate
-  bool parallel = false;  // attention and MLP both read the input norm's result
-  bool sinks = false;     // self_attn.sinks
-  float embed_scale = 1, residual_scale = 1, logits_scale = 1;
-  float attention_scale = 0;  // 0: head_dim^-1/2
+  bool gated = true;           // false: the MLP has no gate
+  bool parallel = false;       // attention and MLP both read the input norm's result
+  bool residual_last = false;  // parallel only: their results are added first, the residual then
+  bool sinks = false;          // self_attn.sinks
+  float embed_scale = 1, residual_scale = 1;
+  float head_input_divisor = 1, logits_scale = 1, logits_divisor = 1;  // see Head
+  float attention_scale = 0;                                           // 0: head_dim^-1/2
   float attention_softcap = 0, final_softcap = 0;
-  // The checkpoint pairs dimensions 2i and 2i + 1 of the first rotated ones; rows of q and k are
-  // brought into the half-rotated order when they are loaded, which leaves attention as it is.
-  bool interleaved_rope = false;
+  bool interleaved_rope = false;  // dimensions 2i and 2i + 1 are a pair
   bool grouped_qkv = false;  // the fused form holds, per key head, its queries, the key, the value
   std::optional<MoeConfig> moe;
   LayerNames names;

@@ -1,6 +1,6 @@
 #include "models/loader.h"
 
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -9,15 +9,32 @@
 namespace mantou::models {
 namespace {
 
-// f32 values as a weight of one row, which owns them.
-RawWeight as_row(const std::string& name, const std::vector<float>& values) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(values.size() * sizeof(float));
-  std::memcpy(bytes->data(), values.data(), bytes->size());
-  RawWeight row;
-  row.rows = 1;
-  row.cols = int64_t(values.size());
-  row.data = {name, DType::kF32, {row.cols}, *bytes, bytes};
-  return row;
+// Plain columns, one below the other; of one type where they all are, else f32.
+RawWeight stack(const std::vector<RawWeight>& columns) {
+  if (columns.size() == 1) return columns[0];
+  RawWeight all = columns[0];
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  const bool same = std::all_of(columns.begin(), columns.end(),
+                                [&](const RawWeight& c) { return c.data.dtype == all.data.dtype; });
+  all.rows = 0;
+  for (const RawWeight& column : columns) {
+    all.rows += column.rows;
+    if (same) {
+      bytes->insert(bytes->end(), column.data.bytes.begin(), column.data.bytes.end());
+      continue;
+    }
+    for (int64_t row = 0; row < column.rows; row++) {
+      float value = 0;
+      decode_row(column, row, {&value, 1});
+      const auto* const p = reinterpret_cast<const std::byte*>(&value);
+      bytes->insert(bytes->end(), p, p + sizeof(value));
+    }
+  }
+  if (!same) all.data.dtype = DType::kF32;
+  all.data.shape = {all.rows, 1};
+  all.data.bytes = *bytes;
+  all.data.keep_alive = std::move(bytes);
+  return all;
 }
 
 }  // namespace
@@ -58,8 +75,22 @@ Linear Loader::linear(const std::string& module, int64_t stored, int64_t cols, b
   if (!bias) return linear;
   RawWeight column = float_column(module + ".bias", stored);
   if (!order.empty()) column = select_rows(column, order);
-  std::vector<float> values = decode(column, module + ".bias");
-  linear.bias = vector(module + ".bias", values);
+  linear.bias = pack_vector({std::move(column)}, module + ".bias");
+  return linear;
+}
+
+Linear Loader::experts(const std::vector<ExpertRows>& each, int64_t cols, bool bias) {
+  std::vector<RawWeight> matrices, columns;
+  for (const ExpertRows& expert : each) {
+    const auto part = [&](const RawWeight& all) {
+      return expert.rows.empty() ? all : select_rows(all, expert.rows);
+    };
+    matrices.push_back(part(raw(expert.module, expert.stored, cols)));
+    require_finite(matrices.back(), expert.module);
+    if (bias) columns.push_back(part(float_column(expert.module + ".bias", expert.stored)));
+  }
+  Linear linear{backend_.pack_experts(matrices), std::nullopt};
+  if (bias) linear.bias = pack_vector(std::move(columns), each[0].module + ".bias");
   return linear;
 }
 
@@ -75,20 +106,16 @@ RawWeight Loader::float_column(const std::string& name, int64_t size) {
   return column;
 }
 
-std::vector<float> Loader::decode(RawWeight column, const std::string& name) {
-  require_finite(column, name);
-  std::swap(column.rows, column.cols);
-  std::vector<float> values(static_cast<size_t>(column.cols));
-  decode_row(column, 0, values);
-  return values;
+Weight Loader::vector(const Names& names, int64_t size) {
+  std::vector<RawWeight> columns;
+  for (const std::string& name : names) columns.push_back(float_column(name, size));
+  return pack_vector(std::move(columns), names[0]);
 }
 
-std::vector<float> Loader::floats(const std::string& name, int64_t size) {
-  return decode(float_column(name, size), name);
-}
-
-Weight Loader::vector(const std::string& name, const std::vector<float>& values) {
-  return backend_.pack(as_row(name, values), WeightUse::kVector);
+Weight Loader::pack_vector(std::vector<RawWeight> columns, const std::string& name) {
+  RawWeight vector = stack(columns);
+  std::swap(vector.rows, vector.cols);
+  return pack(vector, name, WeightUse::kVector);
 }
 
 }  // namespace mantou::models

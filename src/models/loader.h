@@ -17,6 +17,14 @@ using RowList = std::vector<uint32_t>;
 // first … first + count − 1.
 RowList row_range(int64_t first, int64_t count);
 
+// Where one expert's matrix lies: rows of module.weight (and of module.bias), which has `stored`
+// rows in all. No rows: all.
+struct ExpertRows {
+  std::string module;
+  int64_t stored = 0;
+  RowList rows;
+};
+
 class Loader {
  public:
   Loader(hub::ModelArtifact& artifact, Backend& backend) : artifact_(artifact), backend_(backend) {}
@@ -35,10 +43,13 @@ class Loader {
   Linear linear(const std::string& module, int64_t stored, int64_t cols, bool bias,
                 const RowList& order = {}, WeightUse use = WeightUse::kMatrix);
 
-  // The values of a tensor of `size` floats, whatever its shape.
-  std::vector<float> floats(const std::string& name, int64_t size);
-  Weight vector(const std::string& name, const std::vector<float>& values);
-  Weight vector(const std::string& name, int64_t size) { return vector(name, floats(name, size)); }
+  // One matrix of every expert, with their biases one after another.
+  Linear experts(const std::vector<ExpertRows>& each, int64_t cols, bool bias);
+
+  // A tensor of `size` floats, whatever its shape; or several of that size, one after another.
+  Weight vector(const std::string& name, int64_t size) { return vector(Names{name}, size); }
+  using Names = std::vector<std::string>;
+  Weight vector(const Names& names, int64_t size);
 
   hub::ModelArtifact& artifact() { return artifact_; }
 
@@ -46,7 +57,8 @@ class Loader {
   // A tensor of `size` floats as one value a row, so that rows can be selected before any is
   // decoded.
   RawWeight float_column(const std::string& name, int64_t size);
-  std::vector<float> decode(RawWeight column, const std::string& name);
+  // Columns, one below the other, as one vector.
+  Weight pack_vector(std::vector<RawWeight> columns, const std::string& name);
   RawWeight raw(const std::string& module, int64_t rows, int64_t cols);
   void require_finite(const RawWeight& raw, const std::string& name) const;
   Weight pack(const RawWeight& raw, const std::string& name, WeightUse use);

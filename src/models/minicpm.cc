@@ -14,7 +14,7 @@ std::unique_ptr<Model> load_minicpm(hub::ModelArtifact& artifact, Backend& backe
   c.residual_scale =
       float(config.get_double("scale_depth", 0, 1e6, 1.0) / std::sqrt(double(c.layers)));
   if (!c.tied)
-    c.logits_scale = float(config.get_double("dim_model_base", 1, 1e6, c.hidden) / c.hidden);
+    c.head_input_divisor = float(c.hidden / config.get_double("dim_model_base", 1, 1e6, c.hidden));
   return build_decoder(c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact, backend);
 }
 

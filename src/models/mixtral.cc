@@ -8,7 +8,7 @@ std::unique_ptr<Model> load_mixtral(hub::ModelArtifact& artifact, Backend& backe
   const hub::ConfigReader config = hub::config_reader(artifact);
   DecoderConfig c = read_decoder_config(config);
   c.moe = read_moe_config(config, c);
-  c.moe->renormalize = true;
+  c.moe->weights = MoeSpec::Weights::kOfChosen;
   c.moe->router = "block_sparse_moe.gate";
   c.moe->stacked = "block_sparse_moe.switch_mlp.";
   c.moe->single = "block_sparse_moe.experts.{}.";

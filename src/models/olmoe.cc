@@ -11,7 +11,8 @@ std::unique_ptr<Model> load_olmoe(hub::ModelArtifact& artifact, Backend& backend
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   c.qk_norm = QkNorm::kWhole;
   c.moe = read_moe_config(config, c);
-  c.moe->renormalize = config.get_bool("norm_topk_prob", false);
+  if (config.get_bool("norm_topk_prob", false))
+    c.moe->weights = MoeSpec::Weights::kOfAllRenormalized;
   return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 

@@ -12,7 +12,7 @@ std::unique_ptr<Model> load_qwen2_moe(hub::ModelArtifact& artifact, Backend& bac
   MoeConfig moe = read_moe_config(config, c);
   moe.shared_intermediate =
       int(config.get_int("shared_expert_intermediate_size", 1, 1 << 22, moe.intermediate));
-  moe.renormalize = config.get_bool("norm_topk_prob", false);
+  if (config.get_bool("norm_topk_prob", false)) moe.weights = MoeSpec::Weights::kOfAllRenormalized;
   c.moe = moe;
   return build_decoder(c, {read_rope(artifact, config, c.head_dim, 1e6)}, artifact, backend);
 }

@@ -11,7 +11,9 @@ std::unique_ptr<Model> load_qwen3_moe(hub::ModelArtifact& artifact, Backend& bac
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   refuse_window(config);
   c.moe = read_moe_config(config, c);
-  c.moe->renormalize = config.get_bool("norm_topk_prob", true);
+  if (config.get_bool("norm_topk_prob", true))
+    c.moe->weights = MoeSpec::Weights::kOfAllRenormalized;
+  c.moe->from_front = false;
   return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 

@@ -31,6 +31,7 @@ void scale_default(const Scaling&) {}
 
 void scale_linear(const Scaling& s) {
   const double factor = s.scaling.get_double("factor", 1e-3, 1e6);
+  s.rope.recipe.factor = factor;
   for (double& f : s.rope.inv_freq) f /= factor;
 }
 
@@ -43,6 +44,12 @@ void scale_llama3(const Scaling& s) {
   const double high = s.scaling.get_double("high_freq_factor", 1e-3, 1e6, 4.0);
   const double original = s.original(8192);
   if (!(high > low)) s.scaling.fail_key("high_freq_factor", "must exceed low_freq_factor");
+  RopeRecipe& recipe = s.rope.recipe;
+  recipe.kind = RopeRecipe::Kind::kLlama3;
+  recipe.factor = factor;
+  recipe.low = low;
+  recipe.high = high;
+  recipe.original = original;
   for (double& f : s.rope.inv_freq) {
     const double wavelength = 2 * std::numbers::pi / f;
     if (wavelength > original / low) {
@@ -72,6 +79,10 @@ void scale_yarn(const Scaling& s) {
   low = std::max(low, 0.0);
   high = std::min(high, dims - 1);
   if (low == high) high += 0.001;
+  s.rope.recipe.kind = RopeRecipe::Kind::kYarn;
+  s.rope.recipe.factor = factor;
+  s.rope.recipe.low = low;
+  s.rope.recipe.high = high;
   for (size_t i = 0; i < count; i++) {
     const double ramp = std::clamp((double(i) - low) / (high - low), 0.0, 1.0);
     double& f = s.rope.inv_freq[i];
@@ -123,7 +134,9 @@ void scale_longrope(const Scaling& s) {
       s.scaling.fail_key("long_factor",
                          fmt::format("has {} entries, the rope needs {}", factors.size(), count));
   }
-  for (size_t i = 0; i < count; i++) s.rope.inv_freq[i] /= double(float(factors[i]));
+  s.rope.recipe.kind = RopeRecipe::Kind::kFactors;
+  s.rope.recipe.factors.assign(factors.begin(), factors.end());
+  for (size_t i = 0; i < count; i++) s.rope.inv_freq[i] /= double(s.rope.recipe.factors[i]);
   const double original = s.original(4096);
   const double longest =
       double(s.config.get_int("max_position_embeddings", 1, kMaxPositions, 131072));
@@ -139,6 +152,9 @@ void scale_proportional(const Scaling& s) {
   const double factor = s.scaling.get_double("factor", 1e-3, 1e6, 1.0);
   const size_t dims = 2 * s.rope.inv_freq.size();
   const size_t rotated = size_t(double(dims) * part) / 2;
+  s.rope.recipe.kind = RopeRecipe::Kind::kProportional;
+  s.rope.recipe.factor = factor;
+  s.rope.recipe.rotated = int(double(dims) * part);
   for (size_t i = 0; i < s.rope.inv_freq.size(); i++)
     s.rope.inv_freq[i] = i < rotated ? s.rope.inv_freq[i] / factor : 0;
 }
@@ -175,6 +191,8 @@ void apply_scaling(const Scaling& s) {
 
 Rope plain_rope(double theta, int dims) {
   Rope rope;
+  rope.recipe.theta = theta;
+  rope.recipe.dims = dims;
   for (int i = 0; i < dims; i += 2) rope.inv_freq.push_back(std::pow(theta, -double(i) / dims));
   return rope;
 }
@@ -196,6 +214,8 @@ Rope read_rope(hub::ModelArtifact& artifact, const hub::ConfigReader& config, in
   if (artifact.has(table)) {
     const std::vector<double> divisors = stored_factors(artifact, table, rope.inv_freq.size());
     for (size_t i = 0; i < divisors.size(); i++) rope.inv_freq[i] /= divisors[i];
+    rope.recipe.kind = RopeRecipe::Kind::kFactors;
+    rope.recipe.factors.assign(divisors.begin(), divisors.end());
   }
   return rope;
 }

@@ -42,6 +42,8 @@ class Backend {
 
   // Takes a weight as stored into this backend's layout, without loss.
   virtual Weight pack(const RawWeight& raw, WeightUse use) = 0;
+  // One matrix of every expert, all of the same shape and format -> rows() and cols() of one.
+  virtual Weight pack_experts(std::span<const RawWeight> experts) = 0;
   virtual std::unique_ptr<LayerState> make_state(const StateSpec& spec) = 0;
 
   // Around every forward pass; the layout stays valid until end_step.
@@ -64,13 +66,15 @@ class Backend {
   virtual Tensor attend(LayerState& state, const Tensor& q, const Tensor& k, const Tensor& v,
                         const AttentionSpec& spec) = 0;
 
-  // linear(x) joined to `residual`.
+  // linear(x) joined to `residual`, or alone when that is empty.
   virtual Tensor add_output(const Tensor& x, const Linear& linear, const Join& join,
                             const Tensor& residual) = 0;
 
-  // mlp(pre(x)) joined to `residual`, which may be x itself.
+  // mlp(pre(x)) joined to `residual`, which may be x itself or empty.
   virtual Tensor mlp(const Tensor& x, const MlpSpec& spec, const Tensor& residual) = 0;
   virtual Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) = 0;
+
+  virtual Tensor add(const Tensor& a, const Tensor& b) = 0;
 
   virtual std::vector<Score> head(const Tensor& hidden, const Head& head,
                                   std::span<const HeadRequest> requests) = 0;

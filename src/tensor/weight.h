@@ -57,13 +57,34 @@ struct Norm {
   std::optional<Weight> bias;  // kLayer only
 };
 
-// Rotary position embedding of the first `2 · inv_freq.size()` dimensions of a head, half-rotated:
-// dimension i is paired with i + inv_freq.size(). Angle = position · inv_freq[i]; what is rotated
-// is also multiplied by `scale`. Scaling variants (linear, llama3, yarn, …) are folded into both
-// when a model loads. Su et al., arXiv:2104.09864.
+// How the frequencies of a rope came about: for a backend that repeats the reference's arithmetic.
+// Base frequencies theta^(−2i / dims), then by `kind`:
+struct RopeRecipe {
+  enum class Kind {
+    kPlain,         // divided by `factor` (1, or that of "linear")
+    kLlama3,        // by wavelength: factor, low, high, original
+    kYarn,          // a ramp from dimension `low` to `high`: factor
+    kFactors,       // divided by factors[i]
+    kProportional,  // the first `rotated` dimensions divided by factor, the others do not turn
+    kScaledBase,    // theta is scaled already; the reference makes a table of them
+  };
+  Kind kind = Kind::kPlain;
+  double theta = 10000;
+  int dims = 0;
+  double factor = 1, low = 0, high = 0, original = 0;
+  int rotated = 0;
+  std::vector<float> factors;
+};
+
+// Rotary position embedding of the first `2 · inv_freq.size()` dimensions of a head: dimension i is
+// paired with i + inv_freq.size(), or 2i with 2i + 1 (interleaved). Angle = position · inv_freq[i];
+// what is rotated is also multiplied by `scale`. Scaling variants (linear, llama3, yarn, …) are
+// folded into both when a model loads. Su et al., arXiv:2104.09864.
 struct Rope {
   std::vector<double> inv_freq;
   float scale = 1;
+  bool interleaved = false;
+  RopeRecipe recipe;
 };
 
 // kSwigluOai: (min(max(u, −7), 7) + 1) · g · sigmoid(1.702 · g) with g = min(gate, 7), of gpt-oss.
@@ -88,14 +109,29 @@ struct MlpSpec {
   Join join;
 };
 
+// The matrices of all experts, each packed as one by Backend::pack_experts; biases are vectors of
+// count · rows values.
+struct Experts {
+  int count = 0;
+  Linear gate, up, down;
+  Activation activation = Activation::kSilu;
+};
+
 // A mixture of experts: the router scores all, each token goes through its top_k of them (ties to
 // the lowest index) and their results are summed with weights.
 struct MoeSpec {
+  // The weights of the chosen experts: their part of the softmax over all (the same made to sum to
+  // 1), or the softmax over their scores. The last two are equal but for rounding.
+  enum class Weights { kOfAll, kOfAllRenormalized, kOfChosen };
+
   std::optional<Norm> pre;
   Linear router;
   int top_k = 1;
-  bool renormalize = false;  // weights: softmax over the chosen experts, else over all
-  std::vector<Mlp> experts;
+  Weights weights = Weights::kOfAll;
+  // The reference takes the chosen from the front of a partition of the negated scores, or from the
+  // back of one of the scores: the order in which results are summed there.
+  bool from_front = true;
+  Experts experts;
   std::optional<Mlp> shared;          // sees every token
   std::optional<Linear> shared_gate;  // one output; its sigmoid scales the shared expert
   Join join;
@@ -108,11 +144,11 @@ struct AttentionSpec {
   std::optional<Weight> sinks;  // [heads]: one more score per head, without a value
 };
 
-// Final norm and output matrix; logits = softcap(scale · W norm(h)).
+// Final norm and output matrix; logits = softcap(W (norm(h) / input_divisor) · scale / divisor).
 struct Head {
   Norm norm;
   Weight weight;
-  float scale = 1;
+  float input_divisor = 1, scale = 1, divisor = 1;
   float softcap = 0;
 };
 

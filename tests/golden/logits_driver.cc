@@ -1,10 +1,11 @@
-// Teacher-forced logits of a model on the cpu backend, for comparison with references in Python.
+// Teacher-forced logits of a model, for comparison with references in Python.
 //
-//   logits_driver MODEL IDS OUT.npy [--compute auto|f32] [--chunk N] [--threads N] [--kv
-//   f16|bf16|f32]
+//   logits_driver MODEL IDS OUT.npy [--backend cpu|mlx] [--compute auto|f32] [--chunks A,B,…]
+//                 [--threads N] [--kv f16|bf16|f32]
 //
 // IDS holds one context a line: token ids separated by spaces. OUT.npy becomes f32 [sum of lengths,
-// vocabulary], row i the logits after token i of its context.
+// vocabulary], row i the logits after token i of its context. A context is forwarded in steps of A,
+// B, … tokens, the last of these lengths for as often as needed.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -17,6 +18,9 @@
 #include "hub/model_artifact.h"
 #include "hub/resolve.h"
 #include "models/registry.h"
+#ifdef MANTOU_MLX
+#include "backends/mlx/mlx_backend.h"
+#endif
 
 namespace mantou {
 namespace {
@@ -25,21 +29,44 @@ using States = std::vector<std::unique_ptr<LayerState>>;
 
 struct Arguments {
   std::string model, ids, out;
+  bool mlx = false;
   cpu::CpuOptions cpu;
-  int chunk = 64;
+  std::vector<int> chunks{64};
   KvType kv = KvType::kF16;
 };
+
+std::vector<int> numbers(const std::string& list) {
+  std::istringstream words(list);
+  std::vector<int> out;
+  for (std::string word; std::getline(words, word, ',');)
+    out.push_back(std::max(1, std::atoi(word.c_str())));
+  return out;
+}
+
+std::unique_ptr<Backend> make_backend(bool mlx, const cpu::CpuOptions& options) {
+  if (!mlx) return cpu::make_cpu_backend(options);
+#ifdef MANTOU_MLX
+  return on_mlx::make_mlx_backend();
+#else
+  fail(ErrorCode::kUnsupported, "this build has no mlx backend");
+#endif
+}
 
 Arguments parse(int argc, char** argv) {
   if (argc < 4 || argc % 2 != 0)
     fail(ErrorCode::kInvalidArgument, "usage: logits_driver MODEL IDS OUT.npy [--option value …]");
-  Arguments a{argv[1], argv[2], argv[3], {}};
+  Arguments a;
+  a.model = argv[1];
+  a.ids = argv[2];
+  a.out = argv[3];
   for (int i = 4; i < argc; i += 2) {
     const std::string option = argv[i], value = argv[i + 1];
     if (option == "--compute")
       a.cpu.compute_f32 = value == "f32";
-    else if (option == "--chunk")
-      a.chunk = std::max(1, std::atoi(value.c_str()));
+    else if (option == "--backend")
+      a.mlx = value == "mlx";
+    else if (option == "--chunks")
+      a.chunks = numbers(value);
     else if (option == "--threads")
       a.cpu.threads = std::atoi(value.c_str());
     else if (option == "--kv")
@@ -98,7 +125,7 @@ int run(int argc, char** argv) {
   const Arguments a = parse(argc, argv);
   const auto contexts = read_contexts(a.ids);
   const auto artifact = hub::ModelArtifact::open(hub::resolve_model(a.model));
-  const auto backend = cpu::make_cpu_backend(a.cpu);
+  const auto backend = make_backend(a.mlx, a.cpu);
   const auto model = models::load_model(*artifact, *backend);
   size_t total = 0;
   for (const auto& ids : contexts) total += ids.size();
@@ -110,9 +137,11 @@ int run(int argc, char** argv) {
       states.push_back(backend->make_state(spec));
       states.back()->add_row();
     }
-    for (size_t at = 0; at < ids.size(); at += size_t(a.chunk)) {
-      const size_t count = std::min(size_t(a.chunk), ids.size() - at);
+    for (size_t at = 0, step = 0; at < ids.size(); step++) {
+      const size_t wanted = size_t(a.chunks[std::min(step, a.chunks.size() - 1)]);
+      const size_t count = std::min(wanted, ids.size() - at);
       forward(*backend, *model, states, std::span(ids).subspan(at, count), int64_t(at), out);
+      at += count;
     }
   }
   out.flush();

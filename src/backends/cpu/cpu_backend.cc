@@ -49,11 +49,15 @@ class CpuBackend final : public Backend {
       decode_row(raw, 0, vector->values);
       storage = std::move(vector);
     } else {
-      storage = std::make_shared<MatrixStorage>(options_.compute_f32 || use == WeightUse::kRouter
-                                                    ? pack_dense_f32(raw, weights_, pool_)
-                                                    : cpu::pack(raw, weights_, pool_));
+      storage = std::make_shared<MatrixStorage>(pack_matrix(raw, use == WeightUse::kRouter));
     }
     return Weight(raw.rows, raw.cols, std::move(storage));
+  }
+
+  Weight pack_experts(std::span<const RawWeight> experts) override {
+    auto storage = std::make_shared<ExpertStorage>();
+    for (const RawWeight& raw : experts) storage->matrices.push_back(pack_matrix(raw, false));
+    return Weight(experts[0].rows, experts[0].cols, std::move(storage));
   }
 
   std::unique_ptr<LayerState> make_state(const StateSpec& spec) override {
@@ -80,7 +84,9 @@ class CpuBackend final : public Backend {
 
   std::vector<Tensor> project(const Tensor& x, const Norm* pre,
                               std::span<const Linear* const> linears) override {
-    return product(x, pre, linears);
+    std::vector<Part> all;
+    for (const Linear* linear : linears) all.push_back(part(*linear));
+    return product(x, pre, all);
   }
 
   Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) override {
@@ -91,9 +97,13 @@ class CpuBackend final : public Backend {
       float* const v = row(x, t);
       for (int h = 0; per_head && h < n; h++)
         apply_norm(table_, *per_head, v + h * head_dim, head_dim, v + h * head_dim, h * step);
-      if (angles)
-        cpu::rope(table_, v, row(angles->cos, t), row(angles->sin, t), n, head_dim,
-                  int(2 * angles->cos.cols()));
+      if (!angles) return;
+      const float *const cos = row(angles->cos, t), *const sin = row(angles->sin, t);
+      const int rotated = int(2 * angles->cos.cols());
+      if (rope->interleaved)
+        rope_interleaved(v, cos, sin, n, head_dim, rotated);
+      else
+        cpu::rope(table_, v, cos, sin, n, head_dim, rotated);
     });
     return x;
   }
@@ -115,14 +125,13 @@ class CpuBackend final : public Backend {
 
   Tensor add_output(const Tensor& x, const Linear& linear, const Join& join,
                     const Tensor& residual) override {
-    const Linear* const one[] = {&linear};
-    Tensor y = product(x, nullptr, one)[0];
+    Tensor y = product(x, nullptr, {part(linear)})[0];
     add_residual(y, join, residual);
     return y;
   }
 
   Tensor mlp(const Tensor& x, const MlpSpec& spec, const Tensor& residual) override {
-    Tensor y = run_mlp(x, spec.pre ? &*spec.pre : nullptr, spec.mlp);
+    Tensor y = run_mlp(x, spec.pre ? &*spec.pre : nullptr, parts(spec.mlp));
     add_residual(y, spec.join, residual);
     return y;
   }
@@ -130,13 +139,19 @@ class CpuBackend final : public Backend {
   // Experts run one after another, so that a token's sum has the same order in any batch.
   Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) override {
     const Tensor n = spec.pre ? normalized(x, *spec.pre) : x;
-    const Linear* const router[] = {&spec.router};
-    const Tensor scores = product(n, nullptr, router)[0];
+    const Tensor scores = product(n, nullptr, {part(spec.router)})[0];
     const auto work = route(span(scores), spec);
     Tensor y = spec.shared ? run_shared(n, spec) : zeros(x);
     for (size_t e = 0; e < work.size(); e++)
-      if (!work[e].empty()) add_expert(n, spec.experts[e], work[e], y);
+      if (!work[e].empty()) add_expert(n, parts(spec.experts, e), work[e], y);
     add_residual(y, spec.join, residual);
+    return y;
+  }
+
+  Tensor add(const Tensor& a, const Tensor& b) override {
+    Tensor y = buffers_.make(a.rows(), a.cols());
+    activations_.for_rows(
+        y, [&](int64_t t, int) { cpu::add(table_, row(a, t), row(b, t), y.cols(), row(y, t)); });
     return y;
   }
 
@@ -146,13 +161,12 @@ class CpuBackend final : public Backend {
     Tensor x = buffers_.make(int64_t(requests.size()), hidden.cols());
     for (size_t i = 0; i < requests.size(); i++)
       std::copy_n(row(hidden, requests[i].token), hidden.cols(), row(x, int64_t(i)));
-    const Linear output{head.weight, std::nullopt};
-    const Linear* const one[] = {&output};
-    logits_ = product(x, &head.norm, one)[0];
+    logits_ = product(x, &head.norm, {Part{&matrix_of(head.weight), nullptr}})[0];
+    const float scale = head.scale / (head.input_divisor * head.divisor);
     std::vector<Score> scores(requests.size());
     activations_.for_rows(logits_, [&](int64_t t, int) {
       float* const v = row(logits_, t);
-      if (head.scale != 1) cpu::scale(table_, v, head.scale, logits_.cols(), v);
+      if (scale != 1) cpu::scale(table_, v, scale, logits_.cols(), v);
       if (head.softcap > 0) softcap(table_, v, head.softcap, logits_.cols(), v);
       Score& score = scores[size_t(t)];
       if (requests[size_t(t)].want == HeadRequest::Want::kLogits) {
@@ -170,27 +184,56 @@ class CpuBackend final : public Backend {
     return {data(t), size_t(t.rows()) * size_t(t.cols())};
   }
 
-  // linears[i](pre?(x)) with their biases; x is normalised and quantized once.
-  std::vector<Tensor> product(const Tensor& x, const Norm* pre,
-                              std::span<const Linear* const> linears) {
+  // A matrix and its bias (or nullptr).
+  struct Part {
+    const PackedMatrix* matrix;
+    const float* bias;
+  };
+  struct MlpParts {
+    std::optional<Part> gate;
+    Part up, down;
+    Activation activation;
+  };
+
+  static Part part(const Linear& linear) {
+    return {&matrix_of(linear.weight), linear.bias ? vector_of(*linear.bias) : nullptr};
+  }
+  static Part part(const Linear& experts, size_t e) {
+    const PackedMatrix& matrix = cpu::expert_of(experts.weight, e);
+    return {&matrix, experts.bias ? vector_of(*experts.bias) + e * size_t(matrix.rows) : nullptr};
+  }
+  static MlpParts parts(const Mlp& mlp) {
+    const std::optional<Part> gate = mlp.gate ? std::optional(part(*mlp.gate)) : std::nullopt;
+    return {gate, part(mlp.up), part(mlp.down), mlp.activation};
+  }
+  static MlpParts parts(const Experts& all, size_t e) {
+    return {part(all.gate, e), part(all.up, e), part(all.down, e), all.activation};
+  }
+
+  PackedMatrix pack_matrix(const RawWeight& raw, bool exact) {
+    return options_.compute_f32 || exact ? pack_dense_f32(raw, weights_, pool_)
+                                         : cpu::pack(raw, weights_, pool_);
+  }
+
+  // parts[i](pre?(x)) with their biases; x is normalised and quantized once.
+  std::vector<Tensor> product(const Tensor& x, const Norm* pre, const std::vector<Part>& parts) {
     Activations::Forms forms;
-    for (const Linear* l : linears)
-      (is_dense(matrix_of(l->weight).family) ? forms.panels : forms.quantized) = true;
+    for (const Part& p : parts)
+      (is_dense(p.matrix->family) ? forms.panels : forms.quantized) = true;
     const MatmulInput input = activations_.prepare(x, pre, forms);
     std::vector<Tensor> outputs;
     std::vector<MatmulJob> jobs;
-    for (const Linear* l : linears) {
-      outputs.push_back(buffers_.make(x.rows(), l->weight.rows()));
-      jobs.push_back({&matrix_of(l->weight), data(outputs.back()), size_t(l->weight.rows())});
+    for (const Part& p : parts) {
+      outputs.push_back(buffers_.make(x.rows(), p.matrix->rows));
+      jobs.push_back({p.matrix, data(outputs.back()), size_t(p.matrix->rows)});
     }
     matmul(table_, pool_, jobs, input);
-    for (size_t i = 0; i < linears.size(); i++)
-      if (linears[i]->bias) {
-        const float* const bias = vector_of(*linears[i]->bias);
+    for (size_t i = 0; i < parts.size(); i++)
+      if (parts[i].bias)
         activations_.for_rows(outputs[i], [&](int64_t t, int) {
-          add(table_, row(outputs[i], t), bias, outputs[i].cols(), row(outputs[i], t));
+          cpu::add(table_, row(outputs[i], t), parts[i].bias, outputs[i].cols(),
+                   row(outputs[i], t));
         });
-      }
     return outputs;
   }
 
@@ -199,29 +242,27 @@ class CpuBackend final : public Backend {
       float* const v = row(y, t);
       if (join.post) apply_norm(table_, *join.post, v, int(y.cols()), v);
       if (join.scale != 1) cpu::scale(table_, v, join.scale, y.cols(), v);
-      add(table_, v, row(residual, t), y.cols(), v);
+      if (residual) cpu::add(table_, v, row(residual, t), y.cols(), v);
     });
   }
 
-  Tensor run_mlp(const Tensor& x, const Norm* pre, const Mlp& mlp) {
-    std::vector<const Linear*> inputs;
-    if (mlp.gate) inputs.push_back(&*mlp.gate);
-    inputs.push_back(&mlp.up);
+  Tensor run_mlp(const Tensor& x, const Norm* pre, const MlpParts& mlp) {
+    std::vector<Part> inputs;
+    if (mlp.gate) inputs.push_back(*mlp.gate);
+    inputs.push_back(mlp.up);
     const std::vector<Tensor> results = product(x, pre, inputs);
     const Tensor &gate = results.front(), &up = results.back();
     if (!mlp.gate) ones_.resize(std::max(ones_.size(), size_t(up.cols())), 1.0f);
     activations_.for_rows(gate, [&](int64_t t, int) {
       activate(mlp.activation, row(gate, t), mlp.gate ? row(up, t) : ones_.data(), gate.cols());
     });
-    const Linear* const down[] = {&mlp.down};
-    return product(gate, nullptr, down)[0];
+    return product(gate, nullptr, {mlp.down})[0];
   }
 
   Tensor run_shared(const Tensor& n, const MoeSpec& spec) {
-    Tensor y = run_mlp(n, nullptr, *spec.shared);
+    Tensor y = run_mlp(n, nullptr, parts(*spec.shared));
     if (!spec.shared_gate) return y;
-    const Linear* const gate[] = {&*spec.shared_gate};
-    const Tensor score = product(n, nullptr, gate)[0];
+    const Tensor score = product(n, nullptr, {part(*spec.shared_gate)})[0];
     activations_.for_rows(y, [&](int64_t t, int) {
       const float factor = float(1 / (1 + std::exp(-double(*row(score, t)))));
       cpu::scale(table_, row(y, t), factor, y.cols(), row(y, t));
@@ -229,7 +270,7 @@ class CpuBackend final : public Backend {
     return y;
   }
 
-  void add_expert(const Tensor& n, const Mlp& expert, std::span<const Assignment> tokens,
+  void add_expert(const Tensor& n, const MlpParts& expert, std::span<const Assignment> tokens,
                   const Tensor& y) {
     Tensor x = buffers_.make(int64_t(tokens.size()), n.cols());
     for (size_t i = 0; i < tokens.size(); i++)
@@ -238,7 +279,7 @@ class CpuBackend final : public Backend {
     activations_.for_rows(result, [&](int64_t i, int) {
       const Assignment& a = tokens[size_t(i)];
       cpu::scale(table_, row(result, i), a.weight, result.cols(), row(result, i));
-      add(table_, row(y, a.token), row(result, i), y.cols(), row(y, a.token));
+      cpu::add(table_, row(y, a.token), row(result, i), y.cols(), row(y, a.token));
     });
   }
 

@@ -54,14 +54,23 @@ Mlp pack_expert(Backend& backend, const ExpertValues& e) {
   return {linear(e.gate, kWidth), linear(e.up, kWidth), linear(e.down, kHidden), Activation::kSilu};
 }
 
+Weight pack_stack(Backend& backend, const Mixture& m, Values ExpertValues::* part, int64_t rows) {
+  std::vector<RawWeight> raw;
+  for (const ExpertValues& e : m.experts) raw.push_back(raw_f32(e.*part, rows));
+  return backend.pack_experts(raw);
+}
+
 MoeSpec spec_of(Backend& backend, const Mixture& m) {
   MoeSpec spec;
   spec.pre = Norm{};
   spec.pre->scale = backend.pack(raw_f32(m.scale, 1), WeightUse::kVector);
   spec.router = {backend.pack(raw_f32(m.router, kExperts), WeightUse::kRouter), std::nullopt};
   spec.top_k = kTopK;
-  spec.renormalize = m.renormalize;
-  for (const ExpertValues& e : m.experts) spec.experts.push_back(pack_expert(backend, e));
+  if (m.renormalize) spec.weights = MoeSpec::Weights::kOfAllRenormalized;
+  spec.experts.count = kExperts;
+  spec.experts.gate.weight = pack_stack(backend, m, &ExpertValues::gate, kWidth);
+  spec.experts.up.weight = pack_stack(backend, m, &ExpertValues::up, kWidth);
+  spec.experts.down.weight = pack_stack(backend, m, &ExpertValues::down, kHidden);
   if (!m.with_shared) return spec;
   spec.shared = pack_expert(backend, m.shared);
   spec.shared_gate =

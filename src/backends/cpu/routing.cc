@@ -23,7 +23,7 @@ double sum(const std::vector<double>& values) {
 }  // namespace
 
 std::vector<std::vector<Assignment>> route(std::span<const float> scores, const MoeSpec& spec) {
-  const size_t experts = spec.experts.size(), chosen = size_t(spec.top_k);
+  const size_t experts = size_t(spec.experts.count), chosen = size_t(spec.top_k);
   const auto tokens = int64_t(scores.size() / experts);
   std::vector<std::vector<Assignment>> work(experts);
   std::vector<int> order(experts);
@@ -40,7 +40,7 @@ std::vector<std::vector<Assignment>> route(std::span<const float> scores, const 
     const std::span<const int> top(order.data(), chosen);
     std::vector<double> weights = exponentials(s, top);
     double total = sum(weights);
-    if (!spec.renormalize) {
+    if (spec.weights == MoeSpec::Weights::kOfAll) {
       std::vector<int> all(experts);
       std::iota(all.begin(), all.end(), 0);
       total = sum(exponentials(s, all));

@@ -13,7 +13,7 @@ namespace {
 
 MoeSpec spec_of(size_t experts, int top_k) {
   MoeSpec spec;
-  spec.experts.resize(experts);
+  spec.experts.count = int(experts);
   spec.top_k = top_k;
   return spec;
 }
@@ -28,7 +28,9 @@ TEST(Route, SoftmaxOverAllKeepsSharesAndRenormalizesOnRequest) {
   EXPECT_FLOAT_EQ(work[1].at(0).weight, float(std::exp(3.0) / total));
   EXPECT_FLOAT_EQ(work[2].at(0).weight, float(std::exp(2.0) / total));
   const float among_chosen = float(std::exp(3.0) / (std::exp(3.0) + std::exp(2.0)));
-  spec.renormalize = true;
+  spec.weights = MoeSpec::Weights::kOfAllRenormalized;
+  EXPECT_FLOAT_EQ(route(scores, spec)[1].at(0).weight, among_chosen);
+  spec.weights = MoeSpec::Weights::kOfChosen;
   EXPECT_FLOAT_EQ(route(scores, spec)[1].at(0).weight, among_chosen);
 }
 

@@ -16,6 +16,10 @@ struct MatrixStorage final : WeightStorage {
   PackedMatrix matrix;
 };
 
+struct ExpertStorage final : WeightStorage {
+  std::vector<PackedMatrix> matrices;
+};
+
 struct VectorStorage final : WeightStorage {
   std::vector<float> values;
 };
@@ -27,6 +31,10 @@ struct TableStorage final : WeightStorage {
 
 inline const PackedMatrix& matrix_of(const Weight& weight) {
   return static_cast<const MatrixStorage*>(weight.storage())->matrix;
+}
+
+inline const PackedMatrix& expert_of(const Weight& weight, size_t expert) {
+  return static_cast<const ExpertStorage*>(weight.storage())->matrices[expert];
 }
 
 inline const float* vector_of(const Weight& weight) {

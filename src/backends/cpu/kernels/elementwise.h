@@ -70,6 +70,10 @@ inline void rope(const KernelTable& t, float* x, const float* cos, const float* 
   t.rope(x, cos, sin, heads, head_dim, rotated);
 }
 
+// The same with the pairs (x[2i], x[2i + 1]). Scalar on every CPU.
+void rope_interleaved(float* x, const float* cos, const float* sin, int heads, int head_dim,
+                      int rotated);
+
 inline ArgMax arg_max(const KernelTable& t, const float* x, int64_t n) { return t.arg_max(x, n); }
 
 }  // namespace mantou::cpu

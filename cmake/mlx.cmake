@@ -1,0 +1,12 @@
+# MLX as its wheel brings it: the target `mlx`. MLX_ROOT is the folder `mlx` of an unpacked wheel.
+set(MANTOU_MLX_VERSION 0.32.4)
+find_package(MLX CONFIG QUIET PATHS ${MLX_ROOT}/share/cmake NO_DEFAULT_PATH)
+if(NOT MLX_FOUND)
+  message(FATAL_ERROR "MANTOU_MLX: no MLX in MLX_ROOT (\"${MLX_ROOT}\"); scripts/run.sh --mlx fetches it")
+endif()
+if(NOT MLX_VERSION VERSION_EQUAL MANTOU_MLX_VERSION)
+  message(FATAL_ERROR "MANTOU_MLX: MLX ${MLX_VERSION} in ${MLX_ROOT}, needed is ${MANTOU_MLX_VERSION}")
+endif()
+# Its headers are not ours to warn about.
+get_target_property(mlx_includes mlx INTERFACE_INCLUDE_DIRECTORIES)
+set_target_properties(mlx PROPERTIES INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${mlx_includes}")

@@ -1,0 +1,13 @@
+// Attention over what a codec stored, with the operations and the order of mlx-lm. Pure functions.
+#pragma once
+
+#include "backends/mlx/kv_codec.h"
+
+namespace mantou::on_mlx {
+
+// q [B, heads, L, head_dim] over planes of S columns -> the same shape. Softcap and quantized
+// planes with sinks are refused where models and schemes meet, not here.
+array attention(const array& q, const Planes& planes, const KvCodec& codec, const Mask& mask,
+                const AttentionSpec& spec);
+
+}  // namespace mantou::on_mlx

@@ -1,0 +1,18 @@
+// A mixture of experts as mlx-lm computes it (models/switch_layers.py and the routers of the
+// families). Pure functions.
+#pragma once
+
+#include "backends/mlx/mlx_arrays.h"
+
+namespace mantou::on_mlx {
+
+// activation(gate) · up; `up` alone is activated when there is no gate.
+array activate(Activation activation, const std::optional<array>& gate, const array& up);
+
+array linear(const array& x, const Linear& linear);
+array mlp(const array& x, const Mlp& mlp);
+
+// x [B, L, hidden] through the chosen experts and the shared one.
+array mixture(const array& x, const MoeSpec& spec);
+
+}  // namespace mantou::on_mlx

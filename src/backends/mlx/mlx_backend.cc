@@ -1,0 +1,261 @@
+#include "backends/mlx/mlx_backend.h"
+
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "backends/mlx/attention.h"
+#include "backends/mlx/experts.h"
+#include "backends/mlx/layer_state.h"
+#include "backends/mlx/pack.h"
+#include "backends/mlx/rope.h"
+#include "base/error.h"
+
+namespace mantou::on_mlx {
+namespace {
+
+array normalize(const array& x, const Norm& norm) {
+  array scale = array_of(norm.scale);
+  if (norm.plus_one) scale = mx::add(scalar(1, scale), scale);
+  // One scale for each head: the norm itself has none then.
+  const bool per_head = scale.size() != size_t(x.shape(-1));
+  const std::optional<array> weight = per_head ? std::nullopt : std::optional(scale);
+  const std::optional<array> bias = norm.bias ? std::optional(array_of(*norm.bias)) : std::nullopt;
+  const array y = norm.kind == NormKind::kRms ? mx::fast::rms_norm(x, weight, norm.eps)
+                                              : mx::fast::layer_norm(x, weight, bias, norm.eps);
+  if (!per_head) return y;
+  return mx::multiply(mx::reshape(scale, {-1, x.shape(-1)}), y);
+}
+
+array join(const array& y, const Join& join, const Tensor& residual) {
+  array result = join.post ? normalize(y, *join.post) : y;
+  if (join.scale != 1) result = mx::multiply(result, scalar(join.scale, result));
+  return residual ? mx::add(array_of(residual), result) : result;
+}
+
+struct PackedTable {
+  RawTensor raw;  // keeps the stored bytes, and so their address
+  Weight weight;
+};
+
+class MlxBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "mlx"; }
+  std::string_view numerics_id() const override { return numerics_id_; }
+
+  Weight pack(const RawWeight& raw, WeightUse use) override {
+    // A table that is also the head's matrix is held once.
+    if (table_ && use == WeightUse::kMatrix && table_->raw.bytes.data() == raw.data.bytes.data())
+      return table_->weight;
+    const Weight weight(raw.rows, raw.cols, on_mlx::pack(raw, use));
+    if (use == WeightUse::kTable) table_ = PackedTable{raw.data, weight};
+    return weight;
+  }
+  Weight pack_experts(std::span<const RawWeight> experts) override {
+    return Weight(experts[0].rows, experts[0].cols, on_mlx::pack_experts(experts));
+  }
+
+  std::unique_ptr<LayerState> make_state(const StateSpec& spec) override {
+    return make_layer_state(spec, {});
+  }
+
+  void begin_step(const StepLayout& layout) override {
+    batch_ = int(layout.rows.size());
+    length_ = layout.rows.empty() ? 0 : layout.rows[0].count;
+    std::vector<int64_t> positions;
+    for (const StepRow& row : layout.rows) {
+      if (row.count != length_)
+        fail(ErrorCode::kInternal, "mlx: rows of a step must forward equally many tokens");
+      positions.push_back(row.position);
+    }
+    offset_ = rope_offset(positions);
+    states_.clear();
+    masks_.clear();
+    logits_.reset();
+  }
+  void end_step() override {
+    states_.clear();
+    masks_.clear();
+    if (length_ > 1) mx::clear_cache();
+  }
+
+  Tensor embed(const Weight& table, std::span<const int32_t> tokens, float scale) override {
+    const ArrayStorage& w = storage_of(table);
+    const array ids(tokens.data(), {batch_, length_}, mx::int32);
+    array x = mx::take(w.value, ids, 0);
+    if (!w.mode.empty())
+      x = mx::dequantize(x, mx::take(*w.scales, ids, 0),
+                         w.biases ? std::optional(mx::take(*w.biases, ids, 0)) : std::nullopt,
+                         w.group, w.bits, w.mode);
+    if (scale != 1) x = mx::multiply(x, scalar(scale, x));
+    return make_tensor(int64_t(tokens.size()), table.cols(), x);
+  }
+
+  std::vector<Tensor> project(const Tensor& x, const Norm* pre,
+                              std::span<const Linear* const> linears) override {
+    const array n = pre ? normalize(array_of(x), *pre) : array_of(x);
+    std::vector<Tensor> out;
+    for (const Linear* l : linears)
+      out.push_back(make_tensor(x.rows(), l->weight.rows(), linear(n, *l)));
+    return out;
+  }
+
+  Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) override {
+    array v = array_of(x);
+    if (v.ndim() == 3 && head_dim != x.cols()) v = split_heads(v, head_dim);
+    if (per_head && v.ndim() == 4 && per_head->scale.cols() != head_dim)
+      v = mx::swapaxes(normalize(mx::swapaxes(v, 1, 2), *per_head), 1, 2);
+    else if (per_head)
+      v = normalize(v, *per_head);
+    if (rope) v = apply_rope(call_of(*rope), split_heads(v, head_dim), offset_);
+    return make_tensor(x.rows(), x.cols(), v);
+  }
+
+  Tensor attend(LayerState& state, const Tensor& q, const Tensor& k, const Tensor& v,
+                const AttentionSpec& spec) override {
+    auto& rows = static_cast<MlxLayerState&>(state);
+    const array queries = split_heads(array_of(q), spec.head_dim);
+    const Mask& mask = mask_for(rows, spec.softcap > 0);
+    const Planes planes = rows.append(split_heads(array_of(k), spec.head_dim),
+                                      split_heads(array_of(v), spec.head_dim));
+    states_.push_back(&rows);
+    const array out = attention(queries, planes, rows.codec(), mask, spec);
+    return make_tensor(q.rows(), q.cols(),
+                       mx::reshape(mx::transpose(out, {0, 2, 1, 3}), {batch_, length_, -1}));
+  }
+
+  Tensor add_output(const Tensor& x, const Linear& matrix, const Join& spec,
+                    const Tensor& residual) override {
+    const array y = join(linear(array_of(x), matrix), spec, residual);
+    return make_tensor(x.rows(), matrix.weight.rows(), y);
+  }
+
+  Tensor mlp(const Tensor& x, const MlpSpec& spec, const Tensor& residual) override {
+    const array n = spec.pre ? normalize(array_of(x), *spec.pre) : array_of(x);
+    return finish_layer(x, join(on_mlx::mlp(n, spec.mlp), spec.join, residual));
+  }
+
+  Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) override {
+    const array n = spec.pre ? normalize(array_of(x), *spec.pre) : array_of(x);
+    return finish_layer(x, join(mixture(n, spec), spec.join, residual));
+  }
+
+  Tensor add(const Tensor& a, const Tensor& b) override {
+    return make_tensor(a.rows(), a.cols(), mx::add(array_of(a), array_of(b)));
+  }
+
+  std::vector<Score> head(const Tensor& hidden, const Head& head,
+                          std::span<const HeadRequest> requests) override {
+    std::vector<array> wanted;
+    for (MlxLayerState* state : states_) {
+      state->seal();
+      for (const array& plane : state->planes()) wanted.push_back(plane);
+    }
+    if (requests.empty()) {
+      evaluate(std::move(wanted));
+      return {};
+    }
+    const array logits = logits_of(selected(array_of(hidden), requests), head);
+    // As mlx-lm's sampler, which sees log-probabilities: a near tie may fall otherwise on logits.
+    const array total = mx::logsumexp(logits, -1, true);
+    const array best = mx::argmax(mx::subtract(logits, total), -1);
+    logits_ = mx::astype(logits, mx::float32);
+    const array normal = mx::astype(mx::isfinite(total), mx::int32);
+    for (const array& a : {*logits_, best, normal}) wanted.push_back(a);
+    evaluate(std::move(wanted));
+    return scores_of(requests, best, normal);
+  }
+
+ private:
+  // [B, L, heads · head_dim] -> [B, heads, L, head_dim]; what is split already stays.
+  array split_heads(const array& x, int head_dim) const {
+    if (x.ndim() == 4) return x;
+    return mx::transpose(mx::reshape(x, {batch_, length_, -1, head_dim}), {0, 2, 1, 3});
+  }
+
+  const RopeCall& call_of(const Rope& rope) {
+    auto at = ropes_.find(&rope);
+    if (at == ropes_.end()) at = ropes_.emplace(&rope, make_rope(rope)).first;
+    return at->second;
+  }
+
+  // Layers of one window have the same positions: the first one's mask serves all.
+  const Mask& mask_for(const MlxLayerState& rows, bool as_array) {
+    const auto key = std::pair(rows.spec().window, as_array);
+    auto at = masks_.find(key);
+    if (at == masks_.end()) at = masks_.emplace(key, rows.mask(length_, as_array)).first;
+    return at->second;
+  }
+
+  // Prompt chunks are computed layer by layer, so that they can be stopped between layers.
+  Tensor finish_layer(const Tensor& x, const array& y) {
+    if (length_ > 1) {
+      std::vector<array> now{y};
+      for (const array& plane : states_.back()->planes()) now.push_back(plane);
+      evaluate(std::move(now));
+    }
+    return make_tensor(x.rows(), x.cols(), y);
+  }
+
+  // The hidden states of the requested tokens, [B, L, hidden] when those are all.
+  array selected(const array& hidden, std::span<const HeadRequest> requests) const {
+    bool all = requests.size() == size_t(batch_) * size_t(length_);
+    std::vector<int32_t> tokens;
+    for (size_t i = 0; i < requests.size(); i++) {
+      tokens.push_back(requests[i].token);
+      all = all && requests[i].token == int(i);
+    }
+    if (all) return hidden;
+    const array flat = mx::reshape(hidden, {1, batch_ * length_, -1});
+    return mx::take(flat, array(tokens.data(), {int(tokens.size())}, mx::int32), 1);
+  }
+
+  static array logits_of(const array& hidden, const Head& head) {
+    array x = normalize(hidden, head.norm);
+    if (head.input_divisor != 1) x = mx::divide(x, scalar(head.input_divisor, x));
+    x = linear(x, {head.weight, std::nullopt});
+    if (head.scale != 1) x = mx::multiply(x, scalar(head.scale, x));
+    if (head.divisor != 1) x = mx::divide(x, scalar(head.divisor, x));
+    if (head.softcap <= 0) return x;
+    return mx::multiply(mx::tanh(mx::divide(x, scalar(head.softcap, x))), scalar(head.softcap, x));
+  }
+
+  std::vector<Score> scores_of(std::span<const HeadRequest> requests, const array& best,
+                               const array& normal) {
+    const size_t vocab = size_t(logits_->shape(-1));
+    const array flat = mx::contiguous(*logits_);
+    evaluate({flat});
+    logits_ = flat;
+    std::vector<Score> scores(requests.size());
+    for (size_t i = 0; i < requests.size(); i++) {
+      if (requests[i].want == HeadRequest::Want::kLogits)
+        scores[i].logits = {logits_->data<float>() + i * vocab, vocab};
+      else if (normal.data<int32_t>()[i] != 0)
+        scores[i].arg_max = int32_t(best.data<uint32_t>()[i]);
+    }
+    return scores;
+  }
+
+  const std::string numerics_id_ = std::string("mlx-") + mx::version();
+  std::optional<PackedTable> table_;
+  std::map<const Rope*, RopeCall> ropes_;
+  int batch_ = 0, length_ = 0;
+  RopeOffset offset_ = 0;
+  std::map<std::pair<int64_t, bool>, Mask> masks_;
+  std::vector<MlxLayerState*> states_;  // in the order of this step's layers
+  std::optional<array> logits_;         // f32, what Scores point into
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_mlx_backend() {
+  const std::string built =
+      fmt::format("{}.{}.{}", MLX_VERSION_MAJOR, MLX_VERSION_MINOR, MLX_VERSION_PATCH);
+  if (built != mx::version())
+    fail(ErrorCode::kUnsupported, "libmlx is {}, this program was built for {}", mx::version(),
+         built);
+  mx::disable_compile();  // on CPUs it would run a compiler
+  return std::make_unique<MlxBackend>();
+}
+
+}  // namespace mantou::on_mlx
