@@ -175,8 +175,12 @@ def apply_variant(model, config, variant):
     raise SystemExit(f"unknown variant {variant}; see --help")
 
 
+def prompt_ids():
+    return np.random.Generator(np.random.Philox(key=24)).integers(4, VOCAB, PROMPT).astype(np.int32)
+
+
 def make_reference(model):
-    ids = np.random.Generator(np.random.Philox(key=24)).integers(4, VOCAB, PROMPT).astype(np.int32)
+    ids = prompt_ids()
     prompt = mx.array(ids)[None]
 
     def forward(tokens, cache=None):
@@ -214,7 +218,8 @@ def save_reference(path, reference, **metadata):
                 distinct_tokens=len(set(reference["tokens"].tolist())))
 
 
-def make_directory(out, family, variant, salt, tokenizer):
+def save_directory(out, family, variant, salt, tokenizer):
+    """Writes OUT/FAMILY/VARIANT and returns its path."""
     model, config = apply_variant(build_model(family, build_config(family), salt),
                                   build_config(family), variant)
     mx.eval(model.parameters())
@@ -226,6 +231,11 @@ def make_directory(out, family, variant, salt, tokenizer):
         (directory / name).write_text(text)
     if variant == "published":
         write_as_published(directory, config)
+    return directory
+
+
+def make_directory(out, family, variant, salt, tokenizer):
+    directory = save_directory(out, family, variant, salt, tokenizer)
     reloaded, _ = utils.load_model(directory)
     if variant in (*FLOAT_MODES, "published"):  # mlx computes these in bf16, which holds their values exactly
         reloaded = utils.dequantize_model(reloaded)

@@ -29,7 +29,7 @@ class Model {
   virtual const ModelInfo& info() const = 0;
   virtual const Head& head() const = 0;
 
-  // One state per cache-owning layer, in layer order.
+  // One state per cache-owning layer, in layer order; what the scheme decides is set by the caller.
   virtual std::vector<StateSpec> state_specs(KvType type) const = 0;
 
   // Hidden states [T, hidden]. `stop` is polled between layers: an Error kCancelled leaves through

@@ -21,15 +21,26 @@ namespace mantou {
 enum class KvType : uint8_t { kF16, kBF16, kF32 };
 inline constexpr std::array<std::string_view, 3> kKvTypeNames{"f16", "bf16", "f32"};  // in order
 
+// Quantization of keys and values: MLX's affine kind, scale · code + bias for groups along head_dim.
+struct KvQuant {
+  int bits = 0;       // 8 or 4; 0: none
+  int group = 64;     // 32, 64 or 128 dimensions
+  int64_t start = 0;  // a row is quantized as a whole when it holds so many tokens, then on append
+
+  bool operator==(const KvQuant&) const = default;
+};
+
 // What a layer's state looks like; equality decides who may join, share or restore.
 struct StateSpec {
   int kv_heads = 0;
   int head_dim = 0;
   int64_t window = 0;  // > 0: a query sees the last `window` tokens, itself included
   KvType type = KvType::kF16;
+  KvQuant quant = {};
 
   bool operator==(const StateSpec&) const = default;
-  std::string signature() const;  // "kv:full:f16:3x64", "kv:sliding:512:f16:1x256"
+  // "kv:full:f16:3x64", "kv:sliding:512:f16:1x256", "kv:full:f16:3x64:q8/64@5000"
+  std::string signature() const;
 };
 
 class LayerState {
@@ -42,6 +53,10 @@ class LayerState {
   virtual size_t bytes(int row) const = 0;                   // storage held, shared blocks included
   virtual size_t projected_bytes(int64_t tokens) const = 0;  // of a row with so many tokens
 
+  // Tokens that may be appended before the row must be quantized as a whole: a longer append is
+  // split there, so that its bytes do not depend on how its prompt was cut.
+  virtual int64_t append_limit(int row) const = 0;
+
   // Membership; never inside a step.
   virtual void add_row() = 0;                        // an empty row at the end
   virtual void join(LayerState&& other) = 0;         // other's rows at the end; same spec
@@ -49,7 +64,7 @@ class LayerState {
   virtual std::unique_ptr<LayerState> fork(int row) const = 0;  // one-row state sharing full blocks
 
   // Drops the last `drop` tokens of a row; false (and nothing changed) when the layer cannot go
-  // back so far: a sliding layer whose older blocks are gone.
+  // back so far: a sliding layer whose older tokens are gone, a row quantized when it was longer.
   virtual bool trim(int row, int64_t drop) = 0;
 
   // A step appends layout.rows[i].count tokens to state row layout.rows[i].state_row; position must

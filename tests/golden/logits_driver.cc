@@ -1,7 +1,7 @@
 // Teacher-forced logits of a model, for comparison with references in Python.
 //
 //   logits_driver MODEL IDS OUT.npy [--backend cpu|mlx] [--compute auto|f32] [--chunks A,B,…]
-//                 [--threads N] [--kv f16|bf16|f32]
+//                 [--threads N] [--kv f16|bf16|f32] [--kv-bits 8|4] [--kv-group N] [--kv-start N]
 //
 // IDS holds one context a line: token ids separated by spaces. OUT.npy becomes f32 [sum of lengths,
 // vocabulary], row i the logits after token i of its context. A context is forwarded in steps of A,
@@ -33,6 +33,7 @@ struct Arguments {
   cpu::CpuOptions cpu;
   std::vector<int> chunks{64};
   KvType kv = KvType::kF16;
+  KvQuant quant;
 };
 
 std::vector<int> numbers(const std::string& list) {
@@ -69,6 +70,12 @@ Arguments parse(int argc, char** argv) {
       a.chunks = numbers(value);
     else if (option == "--threads")
       a.cpu.threads = std::atoi(value.c_str());
+    else if (option == "--kv-bits")
+      a.quant.bits = std::atoi(value.c_str());
+    else if (option == "--kv-group")
+      a.quant.group = std::atoi(value.c_str());
+    else if (option == "--kv-start")
+      a.quant.start = std::atoi(value.c_str());
     else if (option == "--kv")
       a.kv = value == "f32" ? KvType::kF32 : value == "bf16" ? KvType::kBF16 : KvType::kF16;
     else
@@ -133,7 +140,8 @@ int run(int argc, char** argv) {
   write_header(out, total, size_t(model->info().vocab));
   for (const auto& ids : contexts) {
     States states;
-    for (const StateSpec& spec : model->state_specs(a.kv)) {
+    for (StateSpec spec : model->state_specs(a.kv)) {
+      spec.quant = a.quant;
       states.push_back(backend->make_state(spec));
       states.back()->add_row();
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -45,6 +46,8 @@ size_t KvRows::projected_bytes(int64_t tokens) const {
   if (spec_.window > 0) blocks = std::min(blocks, (spec_.window + 61) / kBlockTokens + 1);
   return size_t(blocks) * layout_.block_bytes;
 }
+
+int64_t KvRows::append_limit(int) const { return std::numeric_limits<int64_t>::max(); }
 
 void KvRows::add_row() {
   require_no_step("add_row");

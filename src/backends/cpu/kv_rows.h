@@ -39,6 +39,8 @@ class KvRows : public LayerState {
   // a sliding row holds up to n / 64 + 1 blocks more.
   size_t projected_bytes(int64_t tokens) const override;
 
+  int64_t append_limit(int row) const override;
+
   void add_row() override;
   void join(LayerState&& other) override;
   void keep(std::span<const int> rows) override;

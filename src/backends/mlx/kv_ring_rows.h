@@ -22,6 +22,7 @@ class KvRingRows {
   const Planes& planes() const { return planes_; }
   int64_t index() const { return index_; }  // the column that is written next, or `size`
   bool rotated() const { return rotated_; }
+  int64_t total() const { return total_; }  // columns ever appended
   // Tokens of a row that the ring still holds.
   int64_t held(int row) const;
 
@@ -56,7 +57,7 @@ class KvRingRows {
   Planes planes_;
   std::vector<int64_t> offsets_, left_pad_;
   int64_t index_ = 0;
-  int64_t total_ = 0;  // columns ever appended: mlx-lm's _offset
+  int64_t total_ = 0;  // mlx-lm's _offset
   bool rotated_ = false;
   std::vector<int64_t> prefill_ends_;
 };

@@ -56,7 +56,7 @@ class MlxBackend final : public Backend {
   }
 
   std::unique_ptr<LayerState> make_state(const StateSpec& spec) override {
-    return make_layer_state(spec, {});
+    return make_layer_state(spec);
   }
 
   void begin_step(const StepLayout& layout) override {
@@ -115,11 +115,10 @@ class MlxBackend final : public Backend {
                 const AttentionSpec& spec) override {
     auto& rows = static_cast<MlxLayerState&>(state);
     const array queries = split_heads(array_of(q), spec.head_dim);
-    const Mask& mask = mask_for(rows, spec.softcap > 0);
-    const Planes planes = rows.append(split_heads(array_of(k), spec.head_dim),
-                                      split_heads(array_of(v), spec.head_dim));
+    rows.append(split_heads(array_of(k), spec.head_dim), split_heads(array_of(v), spec.head_dim),
+                spec.softcap > 0, masks_);
     states_.push_back(&rows);
-    const array out = attention(queries, planes, rows.codec(), mask, spec);
+    const array out = attend_parts(queries, rows.parts(), spec);
     return make_tensor(q.rows(), q.cols(),
                        mx::reshape(mx::transpose(out, {0, 2, 1, 3}), {batch_, length_, -1}));
   }
@@ -179,12 +178,19 @@ class MlxBackend final : public Backend {
     return at->second;
   }
 
-  // Layers of one window have the same positions: the first one's mask serves all.
-  const Mask& mask_for(const MlxLayerState& rows, bool as_array) {
-    const auto key = std::pair(rows.spec().window, as_array);
-    auto at = masks_.find(key);
-    if (at == masks_.end()) at = masks_.emplace(key, rows.mask(length_, as_array)).first;
-    return at->second;
+  // Rows that are stored differently attend by themselves.
+  static array attend_parts(const array& q, const std::vector<KvPart>& parts,
+                            const AttentionSpec& spec) {
+    if (parts.size() == 1)
+      return attention(q, parts[0].planes, parts[0].codec, parts[0].mask, spec);
+    std::vector<array> outs;
+    std::vector<int> back(size_t(q.shape(0)), 0);
+    int next = 0;
+    for (const KvPart& part : parts) {
+      for (const int row : part.rows) back[size_t(row)] = next++;
+      outs.push_back(attention(with_rows(q, part.rows), part.planes, part.codec, part.mask, spec));
+    }
+    return with_rows(mx::concatenate(std::move(outs), 0), back);
   }
 
   // Prompt chunks are computed layer by layer, so that they can be stopped between layers.
@@ -241,7 +247,7 @@ class MlxBackend final : public Backend {
   std::map<const Rope*, RopeCall> ropes_;
   int batch_ = 0, length_ = 0;
   RopeOffset offset_ = 0;
-  std::map<std::pair<int64_t, bool>, Mask> masks_;
+  MaskCache masks_;
   std::vector<MlxLayerState*> states_;  // in the order of this step's layers
   std::optional<array> logits_;         // f32, what Scores point into
 };
