@@ -64,7 +64,7 @@ function(mantou_module folder)
   set(fuzzers ${all})
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
   set(sources ${all})
-  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|_fuzz|/main|/plugin)\\.cc$")
 
   if(sources)
     add_library(mantou_${name} STATIC ${sources})

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "cli/flags.h"
 #include "cli/options.h"
-#include "tensor/layer_state.h"
 
 namespace mantou::cli {
 
@@ -18,7 +17,13 @@ constexpr std::array<std::string_view, 0> kNames{};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<Compute>{"auto", "f32"};
 template <>
-inline constexpr std::array<std::string_view, 3> kNames<KvType> = kKvTypeNames;
+inline constexpr std::array<std::string_view, 2> kNames<BackendChoice>{"cpu", "mlx"};
+template <>
+inline constexpr std::array<std::string_view, 4> kNames<CacheType>{"auto", "f16", "bf16", "f32"};
+template <>
+inline constexpr std::array<std::string_view, 4> kNames<CacheQuant>{"off", "8", "4", "config"};
+template <>
+inline constexpr std::array<std::string_view, 3> kNames<Exact>{"false", "true", "mixed"};
 template <>
 inline constexpr std::array<std::string_view, 5> kNames<LogLevel>{"error", "warn", "info", "debug",
                                                                   "trace"};

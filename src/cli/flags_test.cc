@@ -79,7 +79,7 @@ const Case kCases[] = {
     {"gc", {"--yes"}, HOLDS(o.cache.yes)},
     {"gc", {"-y"}, HOLDS(o.cache.yes)},
     {"inspect", {"--ctx-size", "4096"}, HOLDS(o.model.ctx_size == 4096)},
-    {"fit", {"--kv-type", "f32"}, HOLDS(o.model.kv_type == KvType::kF32)},
+    {"fit", {"--kv-type", "f32"}, HOLDS(o.model.kv_type == CacheType::kF32)},
     {"serve", {"-c", "4096"}, HOLDS(o.model.ctx_size == 4096)},
     {"serve", {"--ctx-size=4096"}, HOLDS(o.model.ctx_size == 4096)},
     {"serve", {"--ctx_size", "4096"}, HOLDS(o.model.ctx_size == 4096)},
@@ -90,9 +90,9 @@ const Case kCases[] = {
     {"serve", {"--batch-size", "64"}, HOLDS(o.model.batch_size == 64)},
     {"serve", {"--prefill-step-size", "64"}, HOLDS(o.model.batch_size == 64)},
     {"bench", {"--compute", "f32"}, HOLDS(o.model.compute == Compute::kF32)},
-    {"bench", {"-ctk", "bf16"}, HOLDS(o.model.kv_type == KvType::kBF16)},
-    {"serve", {"--cache-type-k", "f32"}, HOLDS(o.model.kv_type == KvType::kF32)},
-    {"serve", {"--kv-type", "F32"}, HOLDS(o.model.kv_type == KvType::kF32)},
+    {"bench", {"-ctk", "bf16"}, HOLDS(o.model.kv_type == CacheType::kBF16)},
+    {"serve", {"--cache-type-k", "f32"}, HOLDS(o.model.kv_type == CacheType::kF32)},
+    {"serve", {"--kv-type", "F32"}, HOLDS(o.model.kv_type == CacheType::kF32)},
     {"chat", {"-p", "Hello"}, HOLDS(o.prompt.prompt == "Hello")},
     {"generate", {"--prompt", "-5 degrees"}, HOLDS(o.prompt.prompt == "-5 degrees")},
     {"generate", {"--prompt=--stats"}, HOLDS(o.prompt.prompt == "--stats")},
@@ -226,7 +226,7 @@ TEST(Flags, EnvironmentReplacesDefaultAndFlagReplacesEnvironment) {
   EXPECT_EQ(from_environment.sampling.temperature, 0.5);
   EXPECT_TRUE(from_environment.limits.ignore_eos);
   EXPECT_THAT(from_environment.limits.stop, ElementsAre("from environment"));
-  EXPECT_EQ(from_environment.model.kv_type, KvType::kF32);
+  EXPECT_EQ(from_environment.model.kv_type, CacheType::kF32);
 
   const Options from_flags = parse_line("serve",
                                         {"-c", "2048", "--temperature", "0", "--ignore-eos=off",
@@ -236,7 +236,7 @@ TEST(Flags, EnvironmentReplacesDefaultAndFlagReplacesEnvironment) {
   EXPECT_EQ(from_flags.sampling.temperature, 0.0);
   EXPECT_FALSE(from_flags.limits.ignore_eos);
   EXPECT_THAT(from_flags.limits.stop, ElementsAre("x", "y"));
-  EXPECT_EQ(from_flags.model.kv_type, KvType::kBF16);
+  EXPECT_EQ(from_flags.model.kv_type, CacheType::kBF16);
 }
 
 TEST(Flags, VariablesOfOtherVerbsAreNotRead) {

@@ -5,10 +5,11 @@
 #include <future>
 #include <numeric>
 
-#include "backends/cpu/cpu_backend.h"
 #include "base/cpu_count.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "cli/backends.h"
+#include "cli/cache_options.h"
 #include "cli/find_model.h"
 #include "hub/config_reader.h"
 #include "hub/model_artifact.h"
@@ -61,7 +62,7 @@ LoadedModel load_model(const ModelOptions& options) {
         std::accumulate(tensor.shape.begin(), tensor.shape.end(), int64_t{1}, std::multiplies<>());
   }
   loaded.threads = options.threads > 0 ? options.threads : default_thread_count();
-  auto backend = cpu::make_cpu_backend({loaded.threads, options.compute == Compute::kF32});
+  auto backend = make_backend(options, loaded.threads);
   auto model = models::load_model(*artifact, *backend);
   const TextSide side = text.get();
   loaded.tokenizer = side.tokenizer;
@@ -74,7 +75,7 @@ LoadedModel load_model(const ModelOptions& options) {
   runtime::ExecutorOptions executor;
   executor.model_id = loaded.name;
   executor.context = options.ctx_size;
-  executor.kv_type = options.kv_type;
+  executor.states = state_specs(*model, options, artifact->path());
   executor.end_ids = loaded.tokenizer->end_ids();
   loaded.executor = runtime::make_model_executor(std::move(backend), std::move(model), executor);
   loaded.capabilities = loaded.executor->capabilities();
@@ -85,6 +86,13 @@ LoadedModel load_model(const ModelOptions& options) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   loaded.load_seconds = took.count();
   return loaded;
+}
+
+Schedule schedule_of(const ModelOptions& options) {
+  if (options.exact != Exact::kNo) return kMlxLmSchedule;
+  Schedule schedule;
+  schedule.prefill_chunk = options.batch_size;
+  return schedule;
 }
 
 Request make_request(const LoadedModel& model, const Options& options) {

@@ -7,6 +7,7 @@
 
 #include "cli/options.h"
 #include "engine/executor.h"
+#include "engine/schedule.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -29,6 +30,9 @@ struct LoadedModel {
 // Finds (and fetches) what options name, opens, checks and packs it. Errors name the file and what
 // is wrong.
 LoadedModel load_model(const ModelOptions& options);
+
+// How the engine shall cut prompts.
+Schedule schedule_of(const ModelOptions& options);
 
 // A request with the options' limits and sampling over the model's defaults; a seed of its own
 // unless one was given. The prompt is the caller's.

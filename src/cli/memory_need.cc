@@ -44,8 +44,13 @@ uint64_t MemoryNeed::cache_bytes(int64_t tokens) const {
   uint64_t bytes = 0;
   for (const StateSpec& spec : states) {
     const int64_t held = spec.window > 0 ? std::min(tokens, spec.window) : tokens;
-    const uint64_t element = spec.type == KvType::kF32 ? 4 : 2;
-    bytes += 2 * uint64_t(spec.kv_heads) * uint64_t(spec.head_dim) * element * uint64_t(held);
+    // In thirty-seconds of a byte, so that quantized elements (a code, and a 16-bit scale and bias
+    // for a group) are whole numbers of them.
+    const uint64_t plain = spec.type == KvType::kF32 ? 128 : 64;
+    const bool quantized = spec.quant.bits > 0 && tokens >= spec.quant.start;
+    const uint64_t element =
+        quantized ? uint64_t(4 * spec.quant.bits + 128 / spec.quant.group) : plain;
+    bytes += 2 * uint64_t(spec.kv_heads) * uint64_t(spec.head_dim) * element * uint64_t(held) / 32;
   }
   return bytes;
 }
@@ -63,9 +68,9 @@ int64_t MemoryNeed::largest_context(uint64_t bytes) const {
 }
 
 MemoryNeed memory_need(const hub::ModelArtifact& artifact, const models::Model& model,
-                       KvType type) {
+                       std::vector<StateSpec> states) {
   MemoryNeed need;
-  need.states = model.state_specs(type);
+  need.states = std::move(states);
   need.train_context = model.info().train_context;
   const double share = expert_share(artifact.config());
   const bool own_head = has_own_head(artifact);

@@ -24,6 +24,8 @@ struct MemoryNeed {
   int64_t largest_context(uint64_t bytes) const;
 };
 
-MemoryNeed memory_need(const hub::ModelArtifact& artifact, const models::Model& model, KvType type);
+// With the key/value cache that `states` describe.
+MemoryNeed memory_need(const hub::ModelArtifact& artifact, const models::Model& model,
+                       std::vector<StateSpec> states);
 
 }  // namespace mantou::cli

@@ -88,13 +88,13 @@ TEST(MemoryNeed, ATokenReadsNoTableAndOnlyItsExperts) {
       {"layers.0.mlp.shared_expert.up_proj.weight", "F16", {}, 10},
       {"layers.0.self_attn.q_proj.weight", "F16", {}, 5}};
   const NamedTensors experts({{"num_experts", 8}, {"num_experts_per_tok", 2}}, tensors);
-  const MemoryNeed need = memory_need(experts, NoModel(), KvType::kF32);
+  const MemoryNeed need = memory_need(experts, NoModel(), {full(1, 8, KvType::kF32)});
   EXPECT_EQ(need.weights, 3615u);
   EXPECT_EQ(need.read_per_token, 1000u + 200 + 200 + 10 + 5);
   EXPECT_EQ(need.train_context, 77);
   EXPECT_EQ(need.cache_bytes(1), 64u);
   const NamedTensors tied({{"tie_word_embeddings", true}}, {tensors.front(), tensors.back()});
-  EXPECT_EQ(memory_need(tied, NoModel(), KvType::kF16).read_per_token, 1005u);
+  EXPECT_EQ(memory_need(tied, NoModel(), {full(1, 8)}).read_per_token, 1005u);
 }
 
 TEST(MemoryBandwidth, IsThatOfSomeMachine) {

@@ -12,11 +12,14 @@
 
 #include "base/log.h"
 #include "engine/request.h"
-#include "tensor/layer_state.h"
 
 namespace mantou::cli {
 
 enum class Compute { kAuto, kF32 };  // kF32: activations are never quantized
+enum class BackendChoice { kCpu, kMlx };
+enum class CacheType { kAuto, kF16, kBF16, kF32 };  // kAuto: f16 on cpu, the model's own on mlx
+enum class CacheQuant { kOff, k8, k4, kConfig };    // kConfig: the checkpoint's kv_config.json
+enum class Exact { kNo, kYes, kMixed };             // as mlx-lm; with per-layer KV as mlx-optiq
 enum class TableFormat { kMarkdown, kCsv, kJson };
 
 // generate, chat, serve, bench; `model` also inspect, fit and tokenize.
@@ -28,7 +31,12 @@ struct ModelOptions {
   int threads = 0;       // 0: one a core
   int batch_size = 512;  // prompt tokens a step forwards at most
   Compute compute = Compute::kAuto;
-  KvType kv_type = KvType::kF16;
+  BackendChoice backend = BackendChoice::kCpu;
+  Exact exact = Exact::kNo;
+  CacheType kv_type = CacheType::kAuto;
+  CacheQuant kv_quant = CacheQuant::kOff;
+  int kv_group_size = 64;
+  int64_t quantized_kv_start = 0;
 };
 
 // generate, chat, serve (there: defaults of requests that do not say).

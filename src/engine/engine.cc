@@ -50,7 +50,7 @@ bool Engine::shutdown(std::chrono::milliseconds grace) {
 }
 
 void Engine::run() {
-  StepLoop loop(*executor_, options_.prefill_chunk, [this](RequestId id) { finished(id); });
+  StepLoop loop(*executor_, options_.schedule, [this](RequestId id) { finished(id); });
   for (;;) {
     if (!loop.has_work()) {
       std::optional<std::shared_ptr<Generation>> next = mailbox_.pop();

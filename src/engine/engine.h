@@ -16,12 +16,13 @@
 #include "base/mailbox.h"
 #include "engine/executor.h"
 #include "engine/generation.h"
+#include "engine/schedule.h"
 
 namespace mantou {
 
 struct EngineOptions {
-  int max_queued = 64;      // requests that may wait behind the running one
-  int prefill_chunk = 512;  // prompt tokens a step forwards at most
+  int max_queued = 64;  // requests that may wait behind the running one
+  Schedule schedule;
 };
 
 class Engine {

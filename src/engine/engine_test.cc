@@ -134,7 +134,7 @@ TEST_F(EngineTest, EndAndStopIdsCountButAreNotPartOfTheAnswer) {
 TEST_F(EngineTest, PromptsAreForwardedInChunksAfterTheCachedPart) {
   FakeScript script;
   script.cached_tokens = [](const Request&) { return 100; };
-  start(script, {.prefill_chunk = 512});
+  start(script, {.schedule = {.prefill_chunk = 512}});
   const auto seen = open(request_of(1300, 1));
   const Outcome outcome = seen->wait();
   EXPECT_EQ(outcome.cached_tokens, 100);
@@ -414,7 +414,7 @@ TEST_F(EngineTest, StressWithRandomFaults) {
   };
   script.layers = 3;
   script.layer_time = 5us;
-  start(script, {.max_queued = 16, .prefill_chunk = 8});
+  start(script, {.max_queued = 16, .schedule = {.prefill_chunk = 8}});
 
   constexpr int kThreads = 4, kEach = 150;
   std::mutex mutex;

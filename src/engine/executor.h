@@ -46,6 +46,10 @@ class Executor {
   // than the context; no memory): nothing was changed then.
   virtual Admission admit(const Request& request) = 0;
 
+  // Prompt tokens that one step may forward of a row: up to where its keys and values must be
+  // quantized, so that they are the same however the prompt is cut.
+  virtual int64_t append_limit(RequestId id) const = 0;
+
   // A step is a transaction: afterwards each row is either one step further or, on its error or a
   // stop, as it was. At most one ticket is outstanding on this device.
   virtual Ticket submit(const StepPlan& plan) = 0;

@@ -59,6 +59,11 @@ Admission FakeExecutor::admit(const Request& request) {
   return admission;
 }
 
+int64_t FakeExecutor::append_limit(RequestId id) const {
+  const int64_t left = script_.quantized_start - rows_.at(id).stored;
+  return left > 0 ? left : std::numeric_limits<int64_t>::max();
+}
+
 Ticket FakeExecutor::submit(const StepPlan& plan) {
   if (std::exchange(outstanding_, true)) violation("two tickets outstanding");
   try {

@@ -27,6 +27,7 @@ struct FakeScript {
   std::function<void(const Work&)> on_submit;                  // may throw
   std::function<std::optional<Error>(const Work&)> row_error;  // ends one row
   std::function<int64_t(const Request&)> cached_tokens;
+  int64_t quantized_start = 0;  // > 0: no step may cross this many tokens of a row
 
   // A step is this many layers of this length; the StopFlag is polled between them.
   int layers = 1;
@@ -64,6 +65,7 @@ class FakeExecutor final : public Executor {
 
   const Capabilities& capabilities() const override { return script_.capabilities; }
   Admission admit(const Request& request) override;
+  int64_t append_limit(RequestId id) const override;
   Ticket submit(const StepPlan& plan) override;
   StepResults collect(Ticket ticket) override;
   void release(RequestId id, Release how) override;

@@ -30,10 +30,8 @@ Error current_error() {
 
 StepLoop::Row::Row() = default;
 
-StepLoop::StepLoop(Executor& executor, int prefill_chunk, std::function<void(RequestId)> finished)
-    : executor_(executor),
-      prefill_chunk_(std::max(1, prefill_chunk)),
-      finished_(std::move(finished)) {}
+StepLoop::StepLoop(Executor& executor, Schedule schedule, std::function<void(RequestId)> finished)
+    : executor_(executor), schedule_(schedule), finished_(std::move(finished)) {}
 
 void StepLoop::add(std::shared_ptr<Generation> generation) {
   queue_.push_back(std::move(generation));
@@ -104,8 +102,10 @@ Work StepLoop::next_work() const {
   const Request& request = row_->generation->request_;
   const int64_t left = int64_t(request.prompt.size()) - row_->stored;
   if (left <= 0) return {request.id, 1, Output::kSample};
-  const int tokens = int(std::min<int64_t>(left, prefill_chunk_));
-  return {request.id, tokens, tokens == left ? Output::kSample : Output::kNone};
+  int64_t tokens = std::min<int64_t>(left, std::max(1, schedule_.prefill_chunk));
+  if (schedule_.last_alone && tokens == left && left > 1) tokens = left - 1;
+  if (schedule_.respects_limits) tokens = std::min(tokens, executor_.append_limit(request.id));
+  return {request.id, int(tokens), tokens == left ? Output::kSample : Output::kNone};
 }
 
 void StepLoop::step() {

@@ -11,13 +11,14 @@
 
 #include "engine/executor.h"
 #include "engine/generation.h"
+#include "engine/schedule.h"
 
 namespace mantou {
 
 class StepLoop {
  public:
   // `finished` is called after a request's on_done, when its sink is gone.
-  StepLoop(Executor& executor, int prefill_chunk, std::function<void(RequestId)> finished);
+  StepLoop(Executor& executor, Schedule schedule, std::function<void(RequestId)> finished);
 
   void add(std::shared_ptr<Generation> generation);
   bool has_work() const { return row_ || !queue_.empty(); }
@@ -50,7 +51,7 @@ class StepLoop {
   void close(Generation& generation, const Outcome& outcome);
 
   Executor& executor_;
-  const int prefill_chunk_;
+  const Schedule schedule_;
   const std::function<void(RequestId)> finished_;
   std::deque<std::shared_ptr<Generation>> queue_;
   std::optional<Row> row_;

@@ -14,6 +14,7 @@ std::unique_ptr<Model> load_cohere2(hub::ModelArtifact& artifact, Backend& backe
   c.norm_bias = config.get_bool("layer_norm_bias", false);
   c.qkv_bias = c.o_bias = config.get_bool("attention_bias", false);
   c.parallel = c.residual_last = true;
+  c.widen = AttentionSpec::Widen::kF16;
   c.interleaved_rope = true;
   c.logits_scale = float(config.get_double("logit_scale", 1e-6, 1e6, 0.0625));
   const std::vector<bool> sliding = sliding_layers(config, c.layers, 4);

@@ -28,6 +28,7 @@ std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backen
   c.tied = !artifact.has("lm_head.weight");
   c.qk_norm = QkNorm::kHead;
   set_gemma_norms(c);
+  c.clip_f16 = true;
   c.activation = Activation::kGeluTanh;
   // The model was trained with this factor rounded to bf16, and its reference implementations round
   // it in any precision (docs/decisions/0006-gemma-embedding-scale.md).

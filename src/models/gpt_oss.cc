@@ -1,5 +1,7 @@
 // gpt-oss: experts with biases and a clamped SwiGLU, attention sinks, sliding and full layers in
 // turns.
+#include <cmath>
+
 #include "models/families.h"
 #include "models/layers.h"
 

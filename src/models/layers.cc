@@ -65,7 +65,9 @@ class LayerBuilder {
     return norm(c_.parallel ? c_.names.input_norm : c_.names.pre_mlp_norm, c_.hidden);
   }
 
-  Join join(const std::string& post) { return {norm(post, c_.hidden), c_.residual_scale}; }
+  Join join(const std::string& post) {
+    return {norm(post, c_.hidden), c_.residual_scale, c_.clip_f16};
+  }
 
   // Per key head: its queries, the key, the value.
   RowList grouped_rows(int part) const {
@@ -102,8 +104,8 @@ class LayerBuilder {
     layer.attention_join = join(c_.names.post_attention_norm);
     layer.q_norm = qk_norm(c_.names.q_norm, c_.heads);
     layer.k_norm = qk_norm(c_.names.k_norm, c_.kv_heads);
-    layer.attention = {c_.heads,           c_.kv_heads,          c_.head_dim,
-                       c_.attention_scale, c_.attention_softcap, std::nullopt};
+    layer.attention = {c_.heads, c_.kv_heads, c_.head_dim, c_.attention_scale, c_.attention_softcap,
+                       c_.widen, std::nullopt};
     if (c_.sinks) {
       const bool named = load_.has(at + "sinks.weight");  // as in GGUF files
       layer.attention.sinks = load_.vector(at + (named ? "sinks.weight" : "sinks"), c_.heads);

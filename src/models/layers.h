@@ -65,6 +65,8 @@ struct DecoderConfig {
   float head_input_divisor = 1, logits_scale = 1, logits_divisor = 1;  // see Head
   float attention_scale = 0;                                           // 0: head_dim^-1/2
   float attention_softcap = 0, final_softcap = 0;
+  AttentionSpec::Widen widen = AttentionSpec::Widen::kNothing;
+  bool clip_f16 = false;          // see Join
   bool interleaved_rope = false;  // dimensions 2i and 2i + 1 are a pair
   bool grouped_qkv = false;  // the fused form holds, per key head, its queries, the key, the value
   std::optional<MoeConfig> moe;

@@ -1,5 +1,7 @@
 // StableLM: layer norms, rope over a part of the head, perhaps normed heads, perhaps attention and
 // MLP side by side.
+#include <cmath>
+
 #include "models/families.h"
 #include "models/layers.h"
 
@@ -10,6 +12,8 @@ std::unique_ptr<Model> load_stablelm(hub::ModelArtifact& artifact, Backend& back
   config.get_double("partial_rotary_factor", 0, 1);  // has no default that all readers share
   DecoderConfig c = read_decoder_config(config);
   c.norm = NormKind::kLayer;
+  c.widen = AttentionSpec::Widen::kAlways;
+  c.attention_scale = float(std::sqrt(1.0 / c.head_dim));
   c.norm_bias = true;
   c.norm_eps = float(config.get_double("layer_norm_eps", 0, 1, 1e-5));
   c.qkv_bias = config.get_bool("use_qkv_bias", false);

@@ -1,6 +1,7 @@
 #include "runtime/model_executor.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -19,9 +20,9 @@ struct Kept {
   States states;
 };
 
-States make_states(Backend& backend, const models::Model& model, KvType type) {
+States make_states(Backend& backend, const std::vector<StateSpec>& specs) {
   States states;
-  for (const StateSpec& spec : model.state_specs(type)) states.push_back(backend.make_state(spec));
+  for (const StateSpec& spec : specs) states.push_back(backend.make_state(spec));
   return states;
 }
 
@@ -31,7 +32,7 @@ class ModelExecutor final : public Executor {
                 const ExecutorOptions& options)
       : backend_(std::move(backend)),
         model_(std::move(model)),
-        rows_(make_states(*backend_, *model_, options.kv_type)) {
+        rows_(make_states(*backend_, options.states)) {
     const models::ModelInfo& info = model_->info();
     capabilities_.model_id = options.model_id;
     capabilities_.architecture = info.architecture;
@@ -63,6 +64,13 @@ class ModelExecutor final : public Executor {
     admission.cached_tokens = row->stored;
     rows_.add(std::move(row), std::move(state));
     return admission;
+  }
+
+  int64_t append_limit(RequestId id) const override {
+    const int row = int(rows_.index_of(id));
+    int64_t limit = std::numeric_limits<int64_t>::max();
+    for (const auto& state : rows_.states()) limit = std::min(limit, state->append_limit(row));
+    return limit;
   }
 
   Ticket submit(const StepPlan& plan) override {

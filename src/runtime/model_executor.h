@@ -12,8 +12,8 @@ namespace mantou::runtime {
 
 struct ExecutorOptions {
   std::string model_id;
-  int64_t context = 0;  // tokens a row may hold; 0: what the checkpoint was made for
-  KvType kv_type = KvType::kF16;
+  int64_t context = 0;            // tokens a row may hold; 0: what the checkpoint was made for
+  std::vector<StateSpec> states;  // of the model's layers
   int max_rows = 8;
   std::vector<TokenId> end_ids;
 };

@@ -101,6 +101,7 @@ struct Mlp {
 struct Join {
   std::optional<Norm> post;
   float scale = 1;
+  bool clip_f16 = false;  // a sum in f16 is kept finite, on a backend that adds in it
 };
 
 struct MlpSpec {
@@ -138,9 +139,13 @@ struct MoeSpec {
 };
 
 struct AttentionSpec {
+  // What queries and keys are widened to, on a backend that computes in the types it stores.
+  enum class Widen { kNothing, kF16, kAlways };
+
   int heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;              // of the scores
-  float softcap = 0;            // > 0: scores become cap · tanh(score / cap)
+  float scale = 1;    // of the scores
+  float softcap = 0;  // > 0: scores become cap · tanh(score / cap)
+  Widen widen = Widen::kNothing;
   std::optional<Weight> sinks;  // [heads]: one more score per head, without a value
 };
 

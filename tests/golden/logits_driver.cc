@@ -5,7 +5,8 @@
 //
 // IDS holds one context a line: token ids separated by spaces. OUT.npy becomes f32 [sum of lengths,
 // vocabulary], row i the logits after token i of its context. A context is forwarded in steps of A,
-// B, … tokens, the last of these lengths for as often as needed.
+// B, … tokens, the last of these lengths for as often as needed. With --argmax 1 a row is the one
+// number of the largest logit.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -34,6 +35,7 @@ struct Arguments {
   std::vector<int> chunks{64};
   KvType kv = KvType::kF16;
   KvQuant quant;
+  bool argmax = false;
 };
 
 std::vector<int> numbers(const std::string& list) {
@@ -70,6 +72,8 @@ Arguments parse(int argc, char** argv) {
       a.chunks = numbers(value);
     else if (option == "--threads")
       a.cpu.threads = std::atoi(value.c_str());
+    else if (option == "--argmax")
+      a.argmax = value == "1";
     else if (option == "--kv-bits")
       a.quant.bits = std::atoi(value.c_str());
     else if (option == "--kv-group")
@@ -112,18 +116,21 @@ void write_header(std::ostream& out, size_t rows, size_t cols) {
 }
 
 void forward(Backend& backend, const models::Model& model, States& states,
-             std::span<const int32_t> tokens, int64_t position, std::ostream& out) {
+             std::span<const int32_t> tokens, int64_t position, bool argmax, std::ostream& out) {
   StepLayout layout;
   layout.rows.push_back({0, 0, int(tokens.size()), position});
   layout.total_tokens = int(tokens.size());
   std::vector<HeadRequest> requests;
-  for (int i = 0; i < layout.total_tokens; i++) requests.push_back({i, HeadRequest::Want::kLogits});
+  const auto want = argmax ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
+  for (int i = 0; i < layout.total_tokens; i++) requests.push_back({i, want});
   for (auto& state : states) state->begin_step(layout);
   backend.begin_step(layout);
   const Tensor hidden = model.forward(backend, tokens, states, nullptr);
-  for (const Score& score : backend.head(hidden, model.head(), requests))
-    out.write(reinterpret_cast<const char*>(score.logits.data()),
-              std::streamsize(score.logits.size_bytes()));
+  for (const Score& score : backend.head(hidden, model.head(), requests)) {
+    const auto best = float(score.arg_max);
+    const std::span<const float> values = argmax ? std::span(&best, 1) : score.logits;
+    out.write(reinterpret_cast<const char*>(values.data()), std::streamsize(values.size_bytes()));
+  }
   backend.end_step();
   for (auto& state : states) state->commit_step();
 }
@@ -137,7 +144,7 @@ int run(int argc, char** argv) {
   size_t total = 0;
   for (const auto& ids : contexts) total += ids.size();
   std::ofstream out(a.out, std::ios::binary);
-  write_header(out, total, size_t(model->info().vocab));
+  write_header(out, total, a.argmax ? 1 : size_t(model->info().vocab));
   for (const auto& ids : contexts) {
     States states;
     for (StateSpec spec : model->state_specs(a.kv)) {
@@ -148,7 +155,8 @@ int run(int argc, char** argv) {
     for (size_t at = 0, step = 0; at < ids.size(); step++) {
       const size_t wanted = size_t(a.chunks[std::min(step, a.chunks.size() - 1)]);
       const size_t count = std::min(wanted, ids.size() - at);
-      forward(*backend, *model, states, std::span(ids).subspan(at, count), int64_t(at), out);
+      forward(*backend, *model, states, std::span(ids).subspan(at, count), int64_t(at), a.argmax,
+              out);
       at += count;
     }
   }

@@ -64,8 +64,13 @@ array attention(const array& q, const Planes& planes, const KvCodec& codec, cons
   if (spec.softcap > 0) return softcapped(q, planes, mask, spec);
   const std::optional<array> sinks =
       spec.sinks ? std::optional(array_of(*spec.sinks)) : std::nullopt;
-  return mx::fast::scaled_dot_product_attention(q, planes[0], planes[1], spec.scale, mask.mode,
-                                                mask.value, sinks);
+  const bool wide = spec.widen == AttentionSpec::Widen::kAlways ||
+                    (spec.widen == AttentionSpec::Widen::kF16 && q.dtype() == mx::float16);
+  const array queries = wide ? mx::astype(q, mx::float32) : q;
+  const array keys = wide ? mx::astype(planes[0], mx::float32) : planes[0];
+  const array out = mx::fast::scaled_dot_product_attention(queries, keys, planes[1], spec.scale,
+                                                           mask.mode, mask.value, sinks);
+  return wide ? mx::astype(out, planes[1].dtype()) : out;
 }
 
 }  // namespace mantou::on_mlx

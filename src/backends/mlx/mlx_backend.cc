@@ -30,7 +30,11 @@ array normalize(const array& x, const Norm& norm) {
 array join(const array& y, const Join& join, const Tensor& residual) {
   array result = join.post ? normalize(y, *join.post) : y;
   if (join.scale != 1) result = mx::multiply(result, scalar(join.scale, result));
-  return residual ? mx::add(array_of(residual), result) : result;
+  if (!residual) return result;
+  if (!join.clip_f16 || result.dtype() != mx::float16) return mx::add(array_of(residual), result);
+  const array sum =
+      mx::add(mx::astype(array_of(residual), mx::float32), mx::astype(result, mx::float32));
+  return mx::astype(mx::clip(sum, array(-65504.0f), array(65504.0f)), mx::float16);
 }
 
 struct PackedTable {

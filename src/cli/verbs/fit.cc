@@ -8,6 +8,7 @@
 #include "base/cpu_count.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "cli/cache_options.h"
 #include "cli/find_model.h"
 #include "cli/human.h"
 #include "cli/inspection_backend.h"
@@ -44,7 +45,7 @@ Fit measure(const Options& options) {
   const auto model = models::load_model(*artifact, *backend);
   Fit fit;
   fit.name = artifact->name();
-  fit.need = memory_need(*artifact, *model, options.model.kv_type);
+  fit.need = memory_need(*artifact, *model, state_specs(*model, options.model, artifact->path()));
   fit.available = available_memory();
   fit.reserve = reserve_of(fit.available);
   const uint64_t taken = fit.need.weights + fit.reserve;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "cli/cache_options.h"
 #include "cli/find_model.h"
 #include "cli/human.h"
 #include "cli/inspection_backend.h"
@@ -43,7 +44,7 @@ json describe_tensors(const hub::ModelArtifact& artifact) {
 
 // What a row costs in the cache: full layers grow with each token, sliding ones stop at their
 // window.
-json describe_cache(const MemoryNeed& need, KvType type) {
+json describe_cache(const MemoryNeed& need, const ModelOptions& options) {
   size_t growing = 0, all = 0;
   int64_t window = 0;
   int sliding_layers = 0;
@@ -54,9 +55,13 @@ json describe_cache(const MemoryNeed& need, KvType type) {
     sliding_layers += spec.window > 0;
     window = std::max(window, spec.window);
   }
-  return {{"layers", need.states.size()},     {"type", kKvTypeNames[size_t(type)]},
-          {"bytes_per_token", all},           {"bytes_per_token_beyond_window", growing},
-          {"sliding_layers", sliding_layers}, {"window", window}};
+  return {{"layers", need.states.size()},
+          {"type", kKvTypeNames[size_t(need.states[0].type)]},
+          {"scheme", runtime::name_of(kv_scheme(options))},
+          {"bytes_per_token", all},
+          {"bytes_per_token_beyond_window", growing},
+          {"sliding_layers", sliding_layers},
+          {"window", window}};
 }
 
 // Of one conversation.
@@ -97,8 +102,9 @@ json describe_load(hub::ModelArtifact& artifact, const ModelOptions& options) {
   try {
     const auto backend = make_inspection_backend();
     const auto model = models::load_model(artifact, *backend);
-    const MemoryNeed need = memory_need(artifact, *model, options.kv_type);
-    out["cache"] = describe_cache(need, options.kv_type);
+    const MemoryNeed need =
+        memory_need(artifact, *model, state_specs(*model, options, artifact.path()));
+    out["cache"] = describe_cache(need, options);
     out["memory"] = describe_memory(need, options.ctx_size);
   } catch (const Error& error) {
     out["supported"] = false;

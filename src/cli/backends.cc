@@ -1,0 +1,64 @@
+#include "cli/backends.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "base/error.h"
+
+namespace mantou::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPlugin = "libmantou_mlx.so";
+
+// Where the library of a backend may lie: beside the program, or as `cmake --install` puts it.
+std::vector<fs::path> plugin_places() {
+  const fs::path folder = fs::canonical("/proc/self/exe").parent_path();
+  return {folder / kPlugin, folder.parent_path() / kPlugin,
+          folder.parent_path() / "lib/mantou" / kPlugin};
+}
+
+// The backend's functions live as long as the program.
+void* open_plugin() {
+  for (const fs::path& place : plugin_places()) {
+    if (!fs::exists(place)) continue;
+    void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library) return library;
+    fail_param(ErrorCode::kUnsupported, "backend",
+               "the mlx backend cannot be loaded: {}; scripts/run.sh --mlx sets it up again",
+               dlerror());
+  }
+  fail_param(ErrorCode::kUnsupported, "backend",
+             "this mantou was built without the mlx backend; scripts/run.sh --mlx builds one");
+}
+
+std::unique_ptr<Backend> make_mlx_backend() {
+  void* const library = open_plugin();
+  using Build = const char*();
+  using Make = Backend*();
+  const auto build = reinterpret_cast<Build*>(dlsym(library, "mantou_backend_build"));
+  const auto make = reinterpret_cast<Make*>(dlsym(library, "mantou_make_backend"));
+  if (!build || !make || std::string_view(build()) != MANTOU_BUILD_ID)
+    fail_param(ErrorCode::kUnsupported, "backend",
+               "{} belongs to another build of mantou; scripts/run.sh --mlx builds it again",
+               kPlugin);
+  return std::unique_ptr<Backend>(make());
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(const ModelOptions& options, int threads) {
+  if (options.backend == BackendChoice::kCpu && options.exact == Exact::kNo)
+    return cpu::make_cpu_backend({threads, options.compute == Compute::kF32});
+  if (options.compute == Compute::kF32)
+    fail_param(ErrorCode::kInvalidArgument, "compute",
+               "--compute f32 is the cpu backend's; mlx computes in the model's own type");
+  return make_mlx_backend();
+}
+
+}  // namespace mantou::cli

@@ -1,0 +1,14 @@
+// The backends by name. Main thread.
+#pragma once
+
+#include <memory>
+
+#include "cli/options.h"
+#include "tensor/backend.h"
+
+namespace mantou::cli {
+
+// kUnsupported with what to do when this machine has not got the backend, or a broken one.
+std::unique_ptr<Backend> make_backend(const ModelOptions& options, int threads);
+
+}  // namespace mantou::cli

@@ -1,0 +1,45 @@
+#include "runtime/kv_scheme.h"
+
+#include "base/error.h"
+
+namespace mantou::runtime {
+namespace {
+
+void require_groups(const StateSpec& spec, size_t layer) {
+  if (spec.head_dim % spec.quant.group != 0)
+    fail_param(ErrorCode::kUnsupported, "kv_group_size",
+               "layer {}: heads of {} dimensions have no groups of {} for a quantized KV cache; "
+               "--kv-group-size takes 32, 64 or 128",
+               layer, spec.head_dim, spec.quant.group);
+}
+
+}  // namespace
+
+std::string name_of(const KvScheme& scheme) {
+  if (scheme.kind == KvScheme::Kind::kOff) return "off";
+  std::string name = "config";
+  if (scheme.kind == KvScheme::Kind::kUniform) {
+    name = fmt::format("kv{}", scheme.bits);
+    if (scheme.group != 64) name += fmt::format("-{}", scheme.group);
+  }
+  if (scheme.start > 0) name += fmt::format("-{}", scheme.start);
+  return name;
+}
+
+std::vector<StateSpec> with_scheme(std::vector<StateSpec> specs, const KvScheme& scheme,
+                                   const std::optional<std::vector<hub::KvConfigEntry>>& config) {
+  if (scheme.kind == KvScheme::Kind::kUniform)
+    for (StateSpec& spec : specs) spec.quant = {scheme.bits, scheme.group, scheme.start};
+  if (scheme.kind == KvScheme::Kind::kConfig) {
+    if (!config)
+      fail_param(ErrorCode::kNotFound, "kv_quant",
+                 "the model has no kv_config.json (--kv-quant config)");
+    for (const hub::KvConfigEntry& entry : *config)
+      specs.at(size_t(entry.layer)).quant = {entry.bits, entry.group, scheme.start};
+  }
+  for (size_t i = 0; i < specs.size(); i++)
+    if (specs[i].quant.bits > 0) require_groups(specs[i], i);
+  return specs;
+}
+
+}  // namespace mantou::runtime
