@@ -1,0 +1,275 @@
+// Random operations on MlxLayerState against a naive model, lists of tokens: what attention would
+// read of every row, through the mask, are its own last tokens, in the bytes of mx::quantize where
+// the row is quantized, plain where it is not yet.
+#include "backends/mlx/layer_state.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+
+namespace mantou::on_mlx {
+namespace {
+
+using Row = std::vector<uint32_t>;  // token names
+using Bytes = std::string;          // one token's share of all planes
+
+constexpr int kHeads = 2, kDim = 32;
+
+// The values of a token, the same wherever it stands.
+std::vector<float> noise(uint32_t token, bool value) {
+  std::mt19937 random(token * 2 + (value ? 1 : 0));
+  std::normal_distribution<float> normal(0, 1);
+  std::vector<float> out(kHeads * kDim);
+  for (float& x : out) x = normal(random);
+  return out;
+}
+
+// [rows, kHeads, N, kDim] of N tokens a row.
+array tokens_array(const std::vector<Row>& rows, bool value) {
+  const size_t count = rows[0].size();
+  std::vector<float> all(rows.size() * kHeads * count * kDim);
+  for (size_t r = 0; r < rows.size(); r++)
+    for (size_t t = 0; t < count; t++) {
+      const std::vector<float> v = noise(rows[r][t], value);
+      for (size_t h = 0; h < kHeads; h++)
+        std::copy_n(v.begin() + long(h * kDim), kDim,
+                    all.begin() + long(((r * kHeads + h) * count + t) * kDim));
+    }
+  return array(all.data(), {int(rows.size()), kHeads, int(count), kDim}, mx::float32);
+}
+
+// What column `column` of row `row` holds in all planes.
+Bytes column_bytes(const Planes& planes, int row, int column) {
+  Bytes out;
+  for (const array& plane : planes) {
+    const size_t width = size_t(plane.shape(3)) * plane.itemsize();
+    for (int h = 0; h < plane.shape(1); h++) {
+      const size_t at =
+          ((size_t(row) * size_t(plane.shape(1)) + size_t(h)) * size_t(plane.shape(2)) +
+           size_t(column)) *
+          width;
+      const auto* const p = plane.data<char>() + at;
+      out.append(p, width);
+    }
+  }
+  return out;
+}
+
+Planes contiguous(const Planes& planes) {
+  Planes out;
+  for (const array& plane : planes) out.push_back(mx::contiguous(plane));
+  evaluate(out);
+  return out;
+}
+
+struct NaiveRow {
+  Row tokens;
+  bool quantized = false;  // from the first step on that begins with enough tokens
+};
+
+class Suite {
+ public:
+  Suite(const StateSpec& spec, uint32_t seed) : spec_(spec), random_(seed), state_(make()) {}
+
+  void run(int operations) {
+    for (int i = 0; i < operations && !testing::Test::HasFailure(); i++) operate();
+  }
+
+ private:
+  std::unique_ptr<MlxLayerState> make() const { return make_layer_state(spec_); }
+  int below(int n) { return int(random_() % uint32_t(n)); }
+
+  void operate() {
+    switch (below(10)) {
+      case 0:
+        return add_row();
+      case 1:
+        return keep();
+      case 2:
+        return fork_and_join();
+      case 3:
+        return trim();
+      case 4:
+        return step(true);
+      default:
+        return step(false);
+    }
+  }
+
+  void add_row() {
+    if (rows_.size() >= 5) return;
+    state_->add_row();
+    rows_.emplace_back();
+  }
+
+  void keep() {
+    if (below(3) != 0) return;
+    std::vector<int> order(rows_.size());
+    for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
+    std::shuffle(order.begin(), order.end(), random_);
+    order.resize(size_t(below(int(rows_.size()) + 1)));
+    std::vector<NaiveRow> kept;
+    for (const int row : order) kept.push_back(rows_[size_t(row)]);
+    state_->keep(order);
+    rows_ = std::move(kept);
+  }
+
+  void fork_and_join() {
+    if (rows_.empty() || rows_.size() >= 5) return;
+    const int row = below(int(rows_.size()));
+    const auto forked = state_->fork(row);
+    ASSERT_EQ(forked->rows(), 1);
+    ASSERT_EQ(forked->tokens(0), int64_t(rows_[size_t(row)].tokens.size()));
+    state_->join(std::move(*forked));
+    rows_.push_back(NaiveRow(rows_[size_t(row)]));
+  }
+
+  void trim() {
+    if (rows_.empty()) return;
+    const int row = below(int(rows_.size()));
+    Row& tokens = rows_[size_t(row)].tokens;
+    const int drop = below(std::min(int(tokens.size()), 9) + 1);
+    const int64_t left = int64_t(tokens.size()) - drop;
+    const bool done = state_->trim(row, drop);
+    if (done) tokens.resize(size_t(left));
+    // A full layer goes back as far as it likes, but for rows that were quantized late.
+    const bool late = spec_.quant.bits > 0 && spec_.quant.start > 0;
+    if (!late && spec_.window == 0) {
+      EXPECT_TRUE(done);
+    }
+  }
+
+  // Steps of 1 to 9 tokens of some rows; `aborted` leaves everything as it was.
+  void step(bool aborted) {
+    if (rows_.empty()) return;
+    std::vector<int> order(rows_.size());
+    for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
+    if (below(3) == 0) std::shuffle(order.begin(), order.end(), random_);
+    if (below(3) == 0) order.resize(size_t(1 + below(int(order.size()))));
+    const int counts[] = {1, 1, 1, 1, 2, 5, 9};
+    int64_t count = counts[below(7)];
+    for (const int row : order) count = std::min(count, state_->append_limit(row));
+
+    StepLayout layout;
+    std::vector<Row> fresh;
+    for (const int row : order) {
+      NaiveRow& naive = rows_[size_t(row)];
+      const auto held = int64_t(naive.tokens.size());
+      layout.rows.push_back({row, layout.total_tokens, int(count), held});
+      layout.total_tokens += int(count);
+      if (spec_.quant.bits > 0 && held >= std::max<int64_t>(1, spec_.quant.start))
+        naive.quantized = true;
+      fresh.emplace_back();
+      for (int64_t i = 0; i < count; i++) fresh.back().push_back(next_token_++);
+    }
+    state_->begin_step(layout);
+    MaskCache masks;
+    if (!aborted || below(2) == 0)
+      state_->append(tokens_array(fresh, false), tokens_array(fresh, true), below(2) == 0, masks);
+    if (aborted) return state_->abort_step();
+    for (size_t i = 0; i < order.size(); i++) {
+      Row& row = rows_[size_t(order[i])].tokens;
+      row.insert(row.end(), fresh[i].begin(), fresh[i].end());
+    }
+    size_t seen = 0;
+    for (const KvPart& part : state_->parts()) {
+      check(part, order, int(count));
+      seen += part.rows.size();
+    }
+    EXPECT_EQ(seen, order.size());
+    if (below(2) == 0) {
+      state_->seal();
+      evaluate(state_->planes());
+    }
+    state_->commit_step();
+    for (size_t r = 0; r < rows_.size(); r++)
+      EXPECT_EQ(state_->tokens(int(r)), int64_t(rows_[r].tokens.size()));
+  }
+
+  void check(const KvPart& part, const std::vector<int>& order, int count) {
+    const Planes planes = contiguous(part.planes);
+    const int columns = planes[0].shape(2);
+    for (size_t i = 0; i < part.rows.size(); i++) {
+      const auto place = size_t(part.rows[i]);
+      const NaiveRow& naive = rows_[size_t(order[place])];
+      EXPECT_EQ(part.codec.plain(), !naive.quantized);
+      const Row& row = naive.tokens;
+      for (int query = 0; query < count; query++) {
+        std::vector<Bytes> seen;
+        for (int c = 0; c < columns; c++)
+          if (allowed(part.mask, int(i), query, c, count, columns))
+            seen.push_back(column_bytes(planes, int(i), c));
+        const int64_t end = int64_t(row.size()) - count + query + 1;
+        const int64_t begin = spec_.window > 0 ? std::max<int64_t>(0, end - spec_.window) : 0;
+        std::vector<Bytes> expected =
+            bytes_of({row.begin() + long(begin), row.begin() + long(end)}, part.codec);
+        if (spec_.window > 0) {  // a ring is read in any order
+          std::sort(seen.begin(), seen.end());
+          std::sort(expected.begin(), expected.end());
+        }
+        ASSERT_TRUE(seen == expected)
+            << "row " << order[place] << ", query " << query << " of " << count << ": "
+            << seen.size() << " columns of " << expected.size();
+      }
+    }
+  }
+
+  static bool allowed(const Mask& mask, int row, int query, int column, int count, int columns) {
+    if (mask.mode.empty()) return true;
+    if (!mask.value) return column <= columns - count + query;
+    const array full = mx::contiguous(mx::broadcast_to(
+        *mask.value, {std::max(row + 1, mask.value->ndim() > 2 ? mask.value->shape(0) : 1), 1,
+                      mask.value->shape(-2), mask.value->shape(-1)}));
+    evaluate({full});
+    EXPECT_EQ(full.shape(-1), columns);
+    const int at = (row * full.shape(2) + query) * full.shape(3) + column;
+    return full.data<bool>()[at];
+  }
+
+  static std::vector<Bytes> bytes_of(const Row& tokens, const KvCodec& codec) {
+    const Planes planes =
+        contiguous(codec.encode(tokens_array({tokens}, false), tokens_array({tokens}, true)));
+    std::vector<Bytes> out;
+    for (size_t t = 0; t < tokens.size(); t++) out.push_back(column_bytes(planes, 0, int(t)));
+    return out;
+  }
+
+  StateSpec spec_;
+  std::mt19937 random_;
+  std::unique_ptr<MlxLayerState> state_;
+  std::vector<NaiveRow> rows_;
+  uint32_t next_token_ = 1;
+};
+
+TEST(MlxLayerStateProperties, EqualAListOfRows) {
+  const int sequences = std::getenv("MANTOU_TEST_FULL") ? 10000 : 150;
+  const KvQuant quants[] = {{}, {8, 32, 0}, {4, 32, 0}, {8, 32, 11}, {4, 32, 5}};
+  std::mt19937 random(5);
+  for (const bool slides : {false, true})
+    for (int i = 0; i < sequences && !HasFailure(); i++) {
+      StateSpec spec{kHeads, kDim, 0, KvType::kF32, quants[random() % 5]};
+      if (slides) spec.window = 1 + int64_t(random() % 12);
+      SCOPED_TRACE(spec.signature() + ", sequence " + std::to_string(i));
+      Suite(spec, uint32_t(i)).run(24);
+    }
+}
+
+TEST(MlxLayerState, RefusesGroupsThatHeadsDoNotHave) {
+  EXPECT_THROW(make_layer_state({2, 32, 0, KvType::kF16, {8, 64, 0}}), Error);
+}
+
+TEST(MlxLayerState, RefusesStepsOfRaggedRows) {
+  const auto state = make_layer_state({kHeads, kDim, 0});
+  state->add_row();
+  state->add_row();
+  StepLayout layout{{{0, 0, 1, 0}, {1, 1, 2, 0}}, 3};
+  EXPECT_THROW(state->begin_step(layout), Error);
+}
+
+}  // namespace
+}  // namespace mantou::on_mlx
