@@ -132,6 +132,18 @@ build() {
   ninja -C "$dir" "$@" 2>&1 | progress "$preset"
 }
 
+# The wheel of MLX for CPUs, unpacked into build/mlx-wheel: what the preset mlx builds against.
+MLX_VERSION=0.32.4
+ensure_mlx() {
+  local folder=$BUILD/mlx-wheel
+  [ -e "$folder/$MLX_VERSION" ] && return 0
+  say "fetching mlx-cpu $MLX_VERSION"
+  rm -rf "$folder"
+  python3 -m pip install -q --disable-pip-version-check --no-deps --only-binary :all: --target "$folder" \
+    "mlx-cpu==$MLX_VERSION" >&2 || die "mlx-cpu $MLX_VERSION could not be installed (needs network and pip)"
+  touch "$folder/$MLX_VERSION"
+}
+
 # The folder for models and other caches, as the program itself finds it.
 cache_directory() {
   if [ -n "${MANTOU_CACHE:-}" ]; then echo "$MANTOU_CACHE"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# usage: run.sh [verb …]     e.g. run.sh    run.sh chat    run.sh serve --port 9000
+# usage: run.sh [--mlx] [verb …]     e.g. run.sh    run.sh chat    run.sh serve --port 9000
 #
 # Sets up what is missing, builds the program, fetches the starter model and runs `mantou verb …`;
 # without a verb it answers a first prompt. The first run needs network and a few minutes, later runs
-# need neither.
+# need neither. --mlx: a build with the mlx backend (build/mlx), which the verb then uses.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -31,11 +31,22 @@ wants_starter() {
   [ "${model:-${MANTOU_HF_REPO:-${MANTOU_MODEL:-starter}}}" = starter ]
 }
 
+PRESET=release
+if [ "${1:-}" = --mlx ]; then
+  PRESET=mlx
+  shift
+fi
 [ $# -gt 0 ] || set -- generate -p "What is a large language model? Answer in two sentences." --stats
 ensure_packages run
-build release mantou
+if [ $PRESET = mlx ]; then
+  ensure_mlx
+  build mlx mantou mantou_mlx
+  export MANTOU_BACKEND=${MANTOU_BACKEND:-mlx}
+else
+  build release mantou
+fi
 if wants_starter "$@"; then
   "$ROOT/scripts/models.sh" starter >/dev/null
   export MANTOU_MODEL=starter
 fi
-exec "$BUILD/release/mantou" "$@"
+exec "$BUILD/$PRESET/mantou" "$@"

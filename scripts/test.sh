@@ -7,6 +7,7 @@
 #   tsan     what has threads under ThreadSanitizer              tidy    clang-tidy on changed files
 #   fuzz     each fuzz target for a few seconds                  bridge  the tests of the Rust crate
 #   api      a running server, through its clients' own packages
+#   mlx      the mlx backend: its suite, and mlx-lm's bits
 # --full: long property runs, a minute for each fuzz target, sanitizers on every suite, clang-tidy on
 # every file. MANTOU_FUZZ_SECONDS: another time for each fuzz target. The last line counts what passed
 # and failed; build/results/ holds reports and logs.
@@ -15,7 +16,7 @@ set -euo pipefail
 cd "$ROOT"
 
 RESULTS=$BUILD/results
-ALL_STAGES=(layers format release api bridge asan tsan fuzz tidy)
+ALL_STAGES=(layers format release api mlx bridge asan tsan fuzz tidy)
 ASAN_SUITES=(base text hub sampling engine server cli)
 TSAN_SUITES=(base engine server backends_cpu)
 FUZZ_SECONDS=${MANTOU_FUZZ_SECONDS:-5}
@@ -146,6 +147,20 @@ stage_api() {
   kill -TERM $server 2>/dev/null || true
   wait $server || status=$?
   record "api: the server starts and ends in order" $status "$log"
+}
+
+stage_mlx() {
+  local archs=llama,gemma2,gemma3,cohere2,qwen3_moe,gpt_oss
+  [ -z "$FULL" ] || archs=all
+  ensure_mlx || { record "mlx: the wheel is here" 1; return 0; }
+  # run_suites builds the preset; the program and its library for --backend mlx come with it.
+  run_suites mlx backends_mlx
+  if build mlx logits_driver mantou mantou_mlx; then
+    check "mlx: the program answers" "$BUILD/mlx/mantou" generate --exact -m starter -p Hello --max-tokens 3
+    check "mlx: tests/exact" timeout 1800 tests/exact --archs "$archs"
+  else
+    record "mlx builds" 1
+  fi
 }
 
 stage_bridge() {
