@@ -93,6 +93,15 @@ const Case kCases[] = {
     {"bench", {"-ctk", "bf16"}, HOLDS(o.model.kv_type == CacheType::kBF16)},
     {"serve", {"--cache-type-k", "f32"}, HOLDS(o.model.kv_type == CacheType::kF32)},
     {"serve", {"--kv-type", "F32"}, HOLDS(o.model.kv_type == CacheType::kF32)},
+    {"serve", {"--backend", "mlx"}, HOLDS(o.model.backend == BackendChoice::kMlx)},
+    {"generate", {"--exact", "x"}, HOLDS(o.model.exact == Exact::kYes && o.prompt.prompt == "x")},
+    {"serve", {"--exact=mixed"}, HOLDS(o.model.exact == Exact::kMixed)},
+    {"chat", {"--kv-quant", "8"}, HOLDS(o.model.kv_quant == CacheQuant::k8)},
+    {"fit", {"--kv-quant", "config"}, HOLDS(o.model.kv_quant == CacheQuant::kConfig)},
+    {"bench", {"--kv-bits", "4"}, HOLDS(o.model.kv_quant == CacheQuant::k4)},
+    {"chat", {"--kv-group-size", "32"}, HOLDS(o.model.kv_group_size == 32)},
+    {"inspect", {"--quantized-kv-start", "9"}, HOLDS(o.model.quantized_kv_start == 9)},
+    {"inspect", {"--kv-start", "9"}, HOLDS(o.model.quantized_kv_start == 9)},
     {"chat", {"-p", "Hello"}, HOLDS(o.prompt.prompt == "Hello")},
     {"generate", {"--prompt", "-5 degrees"}, HOLDS(o.prompt.prompt == "-5 degrees")},
     {"generate", {"--prompt=--stats"}, HOLDS(o.prompt.prompt == "--stats")},
@@ -337,7 +346,7 @@ TEST(Refusals, MissingValue) {
 
 TEST(Refusals, ValuesThatAreNoChoice) {
   EXPECT_THAT(refused("serve", {"--kv-type", "q8"}).message(),
-              HasSubstr("is none of f16, bf16, f32"));
+              HasSubstr("is none of auto, f16, bf16, f32"));
   EXPECT_THAT(refused("chat", {"--stats=maybe"}).message(), HasSubstr("neither true nor false"));
   EXPECT_THAT(refused("chat", {"--stop", ""}).message(), HasSubstr("is empty"));
   for (const char* text : {"", "{", "[]", "1"})
@@ -379,7 +388,7 @@ TEST(Help, ShowsRangesDefaultsAndOtherNames) {
   std::string help;
   for (std::string word; words >> word;) help += word + " ";
   EXPECT_THAT(help, HasSubstr("(0 to 65535; default: 8080)"));
-  EXPECT_THAT(help, HasSubstr("f16, bf16, f32; default: f16"));
+  EXPECT_THAT(help, HasSubstr("auto, f16, bf16, f32; default: auto"));
   EXPECT_THAT(help, HasSubstr("--repetition-penalty"));
 }
 

@@ -81,6 +81,13 @@ class EngineTest : public testing::Test {
         engine_->open(std::move(request), std::make_unique<RecordingSink>(seen, stop_after, want));
     return seen;
   }
+  // Tokens of each step so far.
+  std::vector<int> step_sizes() const {
+    std::vector<int> sizes;
+    for (const FakeEvent& event : record_->events())
+      if (event.kind == FakeEvent::Kind::kStep) sizes.push_back(event.tokens);
+    return sizes;
+  }
   void TearDown() override {
     engine_.reset();
     EXPECT_THAT(record_->violations(), IsEmpty());
@@ -139,15 +146,29 @@ TEST_F(EngineTest, PromptsAreForwardedInChunksAfterTheCachedPart) {
   const Outcome outcome = seen->wait();
   EXPECT_EQ(outcome.cached_tokens, 100);
   EXPECT_THAT(seen->progress, ElementsAre(612, 1124, 1300));
-  std::vector<int> tokens;
   std::vector<Output> outputs;
-  for (const FakeEvent& event : record_->events()) {
-    if (event.kind != FakeEvent::Kind::kStep) continue;
-    tokens.push_back(event.tokens);
-    outputs.push_back(event.output);
-  }
-  EXPECT_THAT(tokens, ElementsAre(512, 512, 176));
+  for (const FakeEvent& event : record_->events())
+    if (event.kind == FakeEvent::Kind::kStep) outputs.push_back(event.output);
+  EXPECT_THAT(step_sizes(), ElementsAre(512, 512, 176));
   EXPECT_THAT(outputs, ElementsAre(Output::kNone, Output::kNone, Output::kSample));
+}
+
+// generate_step of mlx-lm 0.32.2: the prompt without its last token in chunks, then that one.
+TEST_F(EngineTest, TheLastPromptTokenCanBeAStepOfItsOwn) {
+  FakeScript script;
+  script.quantized_start = 100;  // is not looked at here
+  start(script, {.schedule = {.prefill_chunk = 512, .last_alone = true, .respects_limits = false}});
+  open(request_of(1025, 1))->wait();
+  open(request_of(1, 1))->wait();
+  EXPECT_THAT(step_sizes(), ElementsAre(512, 512, 1, 1));
+}
+
+TEST_F(EngineTest, StepsEndWhereARowMustBeQuantized) {
+  FakeScript script;
+  script.quantized_start = 700;
+  start(script, {.schedule = {.prefill_chunk = 512}});
+  open(request_of(1300, 1))->wait();
+  EXPECT_THAT(step_sizes(), ElementsAre(512, 188, 512, 88));
 }
 
 TEST_F(EngineTest, RequestsRunInTheOrderOfArrival) {
@@ -225,7 +246,7 @@ TEST_F(EngineTest, AFullQueueRefusesAndACancelledWaiterMakesRoomAtOnce) {
   FakeScript script;
   script.layers = 10000;
   script.layer_time = 1ms;  // the first step practically never ends
-  start(script, {.max_queued = 2});
+  start(script, {.max_queued = 2, .schedule = {}});
   const auto running = open(request_of(2, 1));
   const auto runs = last_;
   wait_until([&] { return !record_->events().empty(); });
@@ -359,6 +380,7 @@ class BrokenExecutor final : public Executor {
       : results_(std::move(results)), cached_(cached) {}
   const Capabilities& capabilities() const override { return capabilities_; }
   Admission admit(const Request&) override { return {cached_, 10, 1}; }
+  int64_t append_limit(RequestId) const override { return 1000; }
   Ticket submit(const StepPlan&) override { return 1; }
   StepResults collect(Ticket) override { return results_; }
   void release(RequestId, Release) override { throw std::runtime_error("cannot release"); }
@@ -382,7 +404,7 @@ TEST(StepLoop, BrokenResultsAreInternalErrors) {
       {BrokenExecutor({}, 2), "2 of 2 prompt tokens were reported as cached"}};
   for (auto [executor, message] : cases) {
     std::vector<RequestId> finished;
-    StepLoop loop(executor, 512, [&](RequestId id) { finished.push_back(id); });
+    StepLoop loop(executor, {}, [&](RequestId id) { finished.push_back(id); });
     Request request = request_of(2, 5);
     request.id = 1;
     auto seen = std::make_shared<Seen>();

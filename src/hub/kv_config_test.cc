@@ -49,7 +49,7 @@ TEST(KvConfig, RefusesWhatCannotBe) {
       ADD_FAILURE() << entry.text;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kCorruptData) << entry.text;
-      EXPECT_THAT(error.message(), testing::HasSubstr(entry.message)) << entry.text;
+      EXPECT_THAT(error.message(), ::testing::HasSubstr(entry.message)) << entry.text;
     }
   }
 }

@@ -287,6 +287,26 @@ TEST(Elementwise, Rope) {
   }
 }
 
+TEST(Elementwise, InterleavedRopeTurnsNeighbours) {
+  const int heads = 2, head_dim = 20, rotated = 14;
+  const std::vector<float> x = normal_values(size_t(heads * head_dim), 2, 1);
+  std::vector<float> cosines, sines, y = x;
+  for (int i = 0; i < rotated / 2; ++i) {
+    cosines.push_back(float(std::cos(i * 0.7)));
+    sines.push_back(float(std::sin(i * 0.7)));
+  }
+  rope_interleaved(y.data(), cosines.data(), sines.data(), heads, head_dim, rotated);
+  for (int at = 0; at < heads * head_dim; at += head_dim) {
+    const float *in = x.data() + at, *out = y.data() + at;
+    for (int i = 0; i < rotated / 2; ++i) {
+      const double c = cosines[size_t(i)], s = sines[size_t(i)];
+      EXPECT_NEAR(out[2 * i], in[2 * i] * c - in[2 * i + 1] * s, 1e-6);
+      EXPECT_NEAR(out[2 * i + 1], in[2 * i + 1] * c + in[2 * i] * s, 1e-6);
+    }
+    for (int i = rotated; i < head_dim; ++i) EXPECT_EQ(out[i], in[i]);
+  }
+}
+
 TEST(Elementwise, ArgMaxTakesTheFirstOfTheLargest) {
   std::mt19937 random(5);
   for (const KernelTable* table : tables()) {
