@@ -61,10 +61,6 @@ class CpuBackend final : public Backend {
   }
 
   std::unique_ptr<LayerState> make_state(const StateSpec& spec) override {
-    if (spec.quant.bits > 0)
-      fail_param(ErrorCode::kUnsupported, "kv_quant",
-                 "the cpu backend has no quantized KV cache; leave --kv-quant out or use "
-                 "--backend mlx");
     return std::make_unique<KvRows>(spec, blocks_);
   }
 

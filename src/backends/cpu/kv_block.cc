@@ -24,4 +24,23 @@ KvBlockLayout kv_block_layout(const StateSpec& spec) {
   return layout;
 }
 
+KvBlockLayout kv_quantized_layout(const StateSpec& spec) {
+  KvBlockLayout layout = kv_block_layout(spec);
+  const KvQuant& quant = spec.quant;
+  if ((quant.bits != 4 && quant.bits != 8) || quant.group < 32 || quant.group % 32 != 0 ||
+      spec.head_dim % quant.group != 0) {
+    fail_param(ErrorCode::kUnsupported, "kv_group_size",
+               "heads of {} dimensions have no groups of {} with {} bits for a quantized KV cache",
+               spec.head_dim, quant.group, quant.bits);
+  }
+  layout.bits = quant.bits;
+  layout.group = quant.group;
+  layout.groups = spec.head_dim / quant.group;
+  layout.value_offset = size_t(kBlockTokens) * spec.head_dim * quant.bits / 8;
+  layout.scale_offset = 2 * layout.value_offset;
+  layout.head_bytes = layout.scale_offset + size_t{4} * layout.groups * kBlockTokens * 2;
+  layout.block_bytes = layout.head_bytes * spec.kv_heads;
+  return layout;
+}
+
 }  // namespace mantou::cpu

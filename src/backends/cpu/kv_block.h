@@ -5,6 +5,11 @@
 // - values [64][value_stride]: lanes are dimensions, padded to a multiple of 16;
 // so that attention reads whole vectors of 16 elements and never past a section. Cells of tokens
 // that were not appended, and the padding, hold anything, NaN included.
+//
+// Quantized blocks hold codes instead of elements: bytes of the same shapes, or, with 4 bits, bytes
+// of two codes, the low one of lane i and the high one of lane i + 16 of each 32. Behind them lie
+// four planes [groups][64] of f16, lanes are tokens: scales and biases of the keys, scales and
+// biases of the values. An element is code · scale + bias of its token and group.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +27,20 @@ struct KvBlockLayout {
   int head_dim = 0;
   int value_stride = 0;     // elements between the values of two tokens
   size_t value_offset = 0;  // bytes from a head's keys to its values
+  int bits = 0;             // of codes; 0: elements of `type`
+  int group = 0;            // dimensions that share scale and bias
+  int groups = 0;
+  size_t scale_offset = 0;  // bytes from a head's keys to the planes
   size_t head_bytes = 0;    // bytes of a head's section
   size_t block_bytes = 0;
 };
 
-// Error (kUnsupported) when spec.head_dim is not in 1 … kMaxHeadDim or a count is not positive.
+// Of plain blocks. Error (kUnsupported) when spec.head_dim is not in 1 … kMaxHeadDim or a count is
+// not positive.
 KvBlockLayout kv_block_layout(const StateSpec& spec);
+
+// Of blocks quantized as spec.quant says. kUnsupported as above, and for heads that have no groups
+// of that size.
+KvBlockLayout kv_quantized_layout(const StateSpec& spec);
 
 }  // namespace mantou::cpu

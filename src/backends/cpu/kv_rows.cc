@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "backends/cpu/kv_quantize.h"
 #include "base/error.h"
 
 namespace mantou::cpu {
@@ -22,7 +23,9 @@ void make_room(std::vector<T>& list, size_t more) {
 }  // namespace
 
 KvRows::KvRows(const StateSpec& spec, std::shared_ptr<KvBlockPool> pool)
-    : spec_(spec), layout_(kv_block_layout(spec)), pool_(std::move(pool)) {}
+    : spec_(spec), layout_(kv_block_layout(spec)), pool_(std::move(pool)) {
+  if (spec_.quant.bits > 0) quantized_layout_ = kv_quantized_layout(spec_);
+}
 
 const KvRows::Row& KvRows::at(int row) const {
   if (row < 0 || row >= rows()) {
@@ -37,21 +40,29 @@ void KvRows::require_no_step(const char* operation) const {
 
 int64_t KvRows::tokens(int row) const { return at(row).tokens; }
 
-size_t KvRows::bytes(int row) const { return at(row).blocks.size() * layout_.block_bytes; }
+size_t KvRows::bytes(int row) const {
+  return at(row).blocks.size() * layout_of(at(row)).block_bytes;
+}
 
 size_t KvRows::projected_bytes(int64_t tokens) const {
   int64_t blocks = blocks_up_to(tokens);
   // window − 1 tokens that begin at the last cell of a block touch most blocks; the next token's
   // block exists in any case.
   if (spec_.window > 0) blocks = std::min(blocks, (spec_.window + 61) / kBlockTokens + 1);
-  return size_t(blocks) * layout_.block_bytes;
+  const bool quantized = spec_.quant.bits > 0 && tokens > spec_.quant.start;
+  return size_t(blocks) * (quantized ? quantized_layout_ : layout_).block_bytes;
 }
 
-int64_t KvRows::append_limit(int) const { return std::numeric_limits<int64_t>::max(); }
+int64_t KvRows::append_limit(int row) const {
+  const int64_t left = spec_.quant.start - at(row).tokens;
+  const bool waits = spec_.quant.bits > 0 && !at(row).quantized && left > 0;
+  return waits ? left : std::numeric_limits<int64_t>::max();
+}
 
 void KvRows::add_row() {
   require_no_step("add_row");
   rows_.emplace_back();
+  rows_.back().quantized = spec_.quant.bits > 0 && spec_.quant.start == 0;
 }
 
 void KvRows::join(LayerState&& other) {
@@ -101,12 +112,30 @@ bool KvRows::trim(int row, int64_t drop) {
   }
   Row& target = rows_[row];
   if (drop == 0) return true;
-  if (first_needed_block(left) < target.first_block) return false;
+  if (left < target.minimum || first_needed_block(left) < target.first_block) return false;
   target.tokens = left;
   const size_t blocks = blocks_up_to(left) - target.first_block;
   target.blocks.resize(blocks);
   target.addresses.resize(blocks);
   return true;
+}
+
+// The new blocks are complete before the old ones go.
+void KvRows::quantize_if_due(Row& row) {
+  if (spec_.quant.bits == 0 || row.quantized || row.tokens < spec_.quant.start) return;
+  std::vector<KvBlockPtr> blocks;
+  std::vector<std::byte*> addresses;
+  for (size_t i = 0; i < row.blocks.size(); i++) {
+    const int64_t left = row.tokens - (row.first_block + int64_t(i)) * kBlockTokens;
+    blocks.push_back(pool_->allocate(quantized_layout_.block_bytes));
+    addresses.push_back(blocks.back()->data());
+    quantize_block(layout_, row.addresses[i], quantized_layout_, addresses.back(),
+                   int(std::min<int64_t>(left, kBlockTokens)));
+  }
+  row.blocks = std::move(blocks);
+  row.addresses = std::move(addresses);
+  row.quantized = true;
+  row.minimum = row.tokens;
 }
 
 KvRows::Staged KvRows::stage(const StepRow& step_row) {
@@ -122,13 +151,14 @@ KvRows::Staged KvRows::stage(const StepRow& step_row) {
   staged.count = step_row.count;
   staged.old_blocks = row.blocks.size();
   if (staged.count == 0) return staged;
+  const size_t block_bytes = layout_of(row).block_bytes;
   if (row.tokens % kBlockTokens != 0 && row.blocks.back().use_count() > 1) {
-    staged.tail = pool_->allocate(layout_.block_bytes);
-    std::memcpy(staged.tail->data(), row.addresses.back(), layout_.block_bytes);
+    staged.tail = pool_->allocate(block_bytes);
+    std::memcpy(staged.tail->data(), row.addresses.back(), block_bytes);
   }
   const int64_t end = blocks_up_to(row.tokens + staged.count);
   for (int64_t i = row.first_block + int64_t(row.blocks.size()); i < end; i++) {
-    staged.fresh.push_back(pool_->allocate(layout_.block_bytes));
+    staged.fresh.push_back(pool_->allocate(block_bytes));
   }
   return staged;
 }
@@ -139,6 +169,8 @@ void KvRows::begin_step(const StepLayout& layout) {
   std::vector<Staged> staged;
   staged.reserve(layout.rows.size());
   for (const StepRow& row : layout.rows) {
+    at(row.state_row);
+    quantize_if_due(rows_[row.state_row]);
     staged.push_back(stage(row));
     make_room(rows_[row.state_row].blocks, staged.back().fresh.size());
     make_room(rows_[row.state_row].addresses, staged.back().fresh.size());
@@ -174,7 +206,7 @@ void KvRows::mark_appended(const StepLayout& layout) {
 KvView KvRows::view(int row) const {
   const Row& viewed = at(row);
   const int64_t staged = appended_ ? step_tokens_[row] : 0;
-  return {viewed.addresses, viewed.first_block, viewed.tokens + staged};
+  return {viewed.addresses, viewed.first_block, viewed.tokens + staged, &layout_of(viewed)};
 }
 
 void KvRows::drop_unseen_blocks(Row& row) const {

@@ -4,7 +4,9 @@
 // shared; a step that appends to a shared tail block copies it first. So fork, join and keep move
 // pointers, and trim cuts the list. A sliding layer drops, at commit, the blocks that no later
 // query can see. Tokens of a step are written by append_kv (kernels/attention.h) straight into free
-// cells and count only after commit_step. Owned by the Executor; engine thread only.
+// cells and count only after commit_step. Rows of a quantized layer have quantized blocks from
+// their first token, or from the step on that begins with quant.start tokens or more: it replaces
+// all of the row's blocks, one layer at a time. Owned by the Executor; engine thread only.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +26,7 @@ struct KvView {
   std::span<std::byte* const> blocks;  // blocks[i] holds tokens 64 (first_block + i) …
   int64_t first_block = 0;
   int64_t tokens = 0;  // committed, plus those this step has appended
+  const KvBlockLayout* layout = nullptr;
 };
 
 class KvRows : public LayerState {
@@ -52,7 +55,7 @@ class KvRows : public LayerState {
   void abort_step() override;
 
   // For the kernels.
-  const KvBlockLayout& layout() const { return layout_; }
+  const KvBlockLayout& layout() const { return layout_; }  // of plain rows; sizes are those of all
   KvView view(int row) const;
   // Checks that `layout` is what begin_step was told and that nothing was appended yet; from here
   // on view() includes the step's tokens, which the caller writes.
@@ -62,6 +65,8 @@ class KvRows : public LayerState {
   struct Row {
     int64_t tokens = 0;
     int64_t first_block = 0;
+    bool quantized = false;
+    int64_t minimum = 0;  // tokens it held when it was quantized late: no way back beyond
     std::vector<KvBlockPtr> blocks;
     std::vector<std::byte*> addresses;  // blocks[i]->data()
   };
@@ -75,12 +80,16 @@ class KvRows : public LayerState {
 
   const Row& at(int row) const;
   void require_no_step(const char* operation) const;
+  const KvBlockLayout& layout_of(const Row& row) const {
+    return row.quantized ? quantized_layout_ : layout_;
+  }
+  void quantize_if_due(Row& row);
   Staged stage(const StepRow& step_row);
   void drop_unseen_blocks(Row& row) const;
   int64_t first_needed_block(int64_t tokens) const;
 
   StateSpec spec_;
-  KvBlockLayout layout_;
+  KvBlockLayout layout_, quantized_layout_;
   std::shared_ptr<KvBlockPool> pool_;
   std::vector<Row> rows_;
   bool in_step_ = false;

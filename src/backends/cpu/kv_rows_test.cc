@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <functional>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -43,10 +44,15 @@ struct KvRowsKind {
     cpu::attend(threads, workspace, dynamic_cast<KvRows&>(state), params, layout, q, out, isa);
     return out;
   }
-  float expected(float x) const { return test::rounded(spec.type, x); }
+  std::vector<float> expected(std::vector<float> head, bool plain, bool quantized) const {
+    if (plain)
+      for (float& x : head) x = test::rounded(spec.type, x);
+    return quantized ? test::quantized(spec.quant, head) : head;
+  }
   void shake() {
     if (may_run_out || shakes++ % 8 != 0) return;
     test::poison(*pool, kv_block_layout(spec).block_bytes, 6);
+    if (spec.quant.bits > 0) test::poison(*pool, kv_quantized_layout(spec).block_bytes, 6);
   }
 };
 
@@ -78,6 +84,32 @@ INSTANTIATE_TEST_SUITE_P(All, KvRowsProperties,
                          testing::Combine(testing::Values(KvType::kF16, KvType::kBF16,
                                                           KvType::kF32),
                                           testing::Values(0, 1, 2, 63, 64, 65, 66, 100, 130)));
+
+class QuantizedKvRowsProperties : public testing::TestWithParam<int> {};
+
+TEST_P(QuantizedKvRowsProperties, EqualAListOfRows) {
+  const int sequences = std::getenv("MANTOU_TEST_FULL") != nullptr ? 10000 : 40;
+  const std::vector<mantou::Isa> isas = test::available_isas();
+  std::mt19937 random(3);
+  for (int i = 0; i < sequences && !HasFailure(); i++) {
+    KvRowsKind kind;
+    const KvType types[] = {KvType::kF16, KvType::kBF16, KvType::kF32};
+    const int64_t starts[] = {0, 1, 5, 63, 64, 65, 130};
+    kind.spec = {1 + i % 2, i % 3 == 0 ? 64 : 32, GetParam(), types[random() % 3]};
+    kind.spec.quant = {random() % 2 ? 8 : 4, 32, random() % 2 ? starts[random() % 7] : 0};
+    kind.heads = kind.spec.kv_heads * (1 + i % 3);
+    kind.isa = isas[i % isas.size()];
+    kind.may_run_out = i % 4 == 0;
+    const size_t block = kv_block_layout(kind.spec).block_bytes;
+    kind.pool =
+        kind.may_run_out ? KvBlockPool::create(block * (3 + i % 29)) : KvBlockPool::create();
+    test::LayerStateSuite(kind, uint64_t(i) * 1000 + uint64_t(GetParam())).run(20);
+    EXPECT_EQ(kind.pool->used_bytes(), 0u);
+    if (HasFailure()) ADD_FAILURE() << kind.spec.signature() << ", sequence " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, QuantizedKvRowsProperties, testing::Values(0, 1, 64, 100));
 
 // --- What the suite leaves open: sharing, sizes, errors ---
 

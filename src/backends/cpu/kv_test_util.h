@@ -44,6 +44,32 @@ inline void append_noise(uint64_t sequence, int64_t first, int64_t count, int wi
 enum Stream : uint64_t { kKeys = 1, kValues = 2, kQueries = 3 };
 inline uint64_t stream(uint64_t sequence, Stream what) { return sequence * 4 + what; }
 
+// The f32 value of a code in a quantized block, as kv_block.h describes it.
+inline float stored_code(const KvBlockLayout& layout, const std::byte* block, int64_t slot,
+                         int head, int dim, bool value) {
+  const size_t dims = size_t(layout.head_dim), codes = 64 * dims * size_t(layout.bits) / 8;
+  const size_t groups = dims / size_t(layout.group);
+  const std::byte* section = block + size_t(head) * (2 * codes + 4 * groups * 128);
+  const size_t lane = value ? size_t(dim) : size_t(slot) % 32;
+  const size_t row = value ? size_t(slot) : size_t(slot) / 32 * dims + size_t(dim);
+  const size_t row_lanes = value ? dims : 32;
+  const std::byte* cell = section + (value ? codes : 0);
+  unsigned code;
+  if (layout.bits == 8) {
+    code = unsigned(cell[row * row_lanes + lane]);
+  } else {
+    const auto both = unsigned(cell[row * row_lanes / 2 + lane / 32 * 16 + lane % 16]);
+    code = lane % 32 < 16 ? both & 15 : both >> 4;
+  }
+  const auto factor = [&](size_t plane) {
+    uint16_t bits;
+    const size_t at = (plane * groups + size_t(dim) / size_t(layout.group)) * 64 + size_t(slot);
+    std::memcpy(&bits, section + 2 * codes + 2 * at, 2);
+    return f16_to_f32(bits);
+  };
+  return float(code) * factor(value ? 2 : 0) + factor(value ? 3 : 1);
+}
+
 // The f32 value of a stored key or value; NaN when the view does not hold the token.
 inline float stored(const KvBlockLayout& layout, const KvView& view, int64_t token, int head,
                     int dim, bool value) {
@@ -52,6 +78,8 @@ inline float stored(const KvBlockLayout& layout, const KvView& view, int64_t tok
   if (block < 0 || block >= int64_t(view.blocks.size())) {
     return std::numeric_limits<float>::quiet_NaN();
   }
+  if (view.layout->bits > 0)
+    return stored_code(*view.layout, view.blocks[block], slot, head, dim, value);
   const std::byte* section =
       view.blocks[block] +
       size_t(head) * 64 * element * (layout.head_dim + (layout.head_dim + 15) / 16 * 16);
@@ -84,6 +112,43 @@ inline float rounded(KvType type, float x) {
       return x;
   }
   return 0;
+}
+
+// MLX's affine quantization of one group (docs of mx.quantize), scale and bias in f16: the value of
+// largest magnitude keeps its place, steps are those of bits; decoded again.
+inline std::vector<float> quantized_group(const std::vector<float>& x, int bits) {
+  const auto f16 = [](float v) { return f16_to_f32(f32_to_f16(v)); };
+  const float low = *std::min_element(x.begin(), x.end());
+  const float high = *std::max_element(x.begin(), x.end());
+  const float largest_code = float((1 << bits) - 1);
+  const bool low_wins = -low > high && std::fabs(low) > std::fabs(high);
+  const float edge = low_wins ? low : high;
+  float scale = std::max((high - low) / largest_code, 1e-7f) * (low_wins ? 1.0f : -1.0f);
+  const float zero = std::rint(edge / scale);
+  float bias = 0;
+  if (zero != 0) {
+    scale = edge / zero;
+    bias = edge;
+  }
+  scale = f16(scale);
+  bias = f16(bias);
+  std::vector<float> out;
+  for (const float v : x) {
+    const float code = std::min(std::max(std::rint((v - bias) / scale), 0.0f), largest_code);
+    out.push_back(code * scale + bias);
+  }
+  return out;
+}
+
+// A head's values as a quantized layer keeps them.
+inline std::vector<float> quantized(const KvQuant& quant, const std::vector<float>& head) {
+  std::vector<float> out;
+  for (size_t at = 0; at < head.size(); at += size_t(quant.group)) {
+    const auto group = quantized_group(
+        {head.begin() + long(at), head.begin() + long(at) + quant.group}, quant.bits);
+    out.insert(out.end(), group.begin(), group.end());
+  }
+  return out;
 }
 
 // Leaves NaN in the next `blocks` blocks that the pool hands out. All types read 0xff… as NaN.

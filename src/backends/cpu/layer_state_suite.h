@@ -7,7 +7,8 @@
 //   float stored(LayerState&, int row, int64_t token, int head, int dim, bool value);
 //   std::vector<float> attend(LayerState&, const StepLayout&, q);  // in a step, after append
 //   StateSpec spec;  int heads;                     // of queries
-//   float expected(float x);                        // what storing x keeps of it
+//   // What storing a head's values keeps of them: plain, quantized, or quantized after it was
+//   plain. std::vector<float> expected(const std::vector<float>& head, bool plain, bool quantized);
 //   bool may_run_out;                               // begin_step may fail for want of memory
 //   void shake();                                   // called between operations: poison free
 //   memory
@@ -49,7 +50,11 @@ class LayerStateSuite {
   }
 
  private:
-  using Row = std::vector<uint64_t>;  // a token is the name of its noise
+  // Tokens are names of their noise.
+  struct Row : std::vector<uint64_t> {
+    bool quantized = false;
+    size_t minimum = 0;  // it may not become shorter
+  };
   struct World {
     std::unique_ptr<LayerState> state;
     std::vector<Row> model;
@@ -82,6 +87,8 @@ class LayerStateSuite {
     if (world.model.size() >= 6) return;
     world.state->add_row();
     world.model.emplace_back();
+    const KvQuant& quant = kind_.spec.quant;
+    world.model.back().quantized = quant.bits > 0 && quant.start == 0;
   }
 
   void fork(World& world) {
@@ -128,10 +135,13 @@ class LayerStateSuite {
     if (world.state->trim(row, drop)) {
       model.resize(model.size() - drop);
     } else {
-      // Only a sliding layer may have lost what the shorter row would need.
-      EXPECT_GT(kind_.spec.window, 0);
-      EXPECT_GT(int64_t(model.size()), kind_.spec.window - 1);
+      // Only a sliding layer may have lost what the shorter row would need; rows that were
+      // quantized late cannot become what they were before.
       EXPECT_GT(drop, 0);
+      if (model.size() - size_t(drop) >= model.minimum) {
+        EXPECT_GT(kind_.spec.window, 0);
+        EXPECT_GT(int64_t(model.size()), kind_.spec.window - 1);
+      }
     }
     check_contents(world, row);
   }
@@ -153,7 +163,9 @@ class LayerStateSuite {
     for (int row : rows) {
       if (below(3) == 0) continue;
       const int64_t have = world.model[row].size();
-      layout.rows.push_back({row, layout.total_tokens, step_tokens(have), have});
+      const int64_t limit = world.state->append_limit(row);
+      const int count = int(std::min<int64_t>(step_tokens(have), limit));
+      layout.rows.push_back({row, layout.total_tokens, count, have});
       layout.total_tokens += layout.rows.back().count;
     }
     return layout;
@@ -168,6 +180,7 @@ class LayerStateSuite {
       EXPECT_EQ(error.code(), ErrorCode::kResourceExhausted);
       return;
     }
+    for (const StepRow& row : layout.rows) note_conversion(world.model[row.state_row]);
     if (abort && below(2)) return world.state->abort_step();
     std::vector<Row> after = world.model;
     std::vector<float> k, v;
@@ -186,6 +199,14 @@ class LayerStateSuite {
     world.model = std::move(after);
   }
 
+  // A step has begun with this row.
+  void note_conversion(Row& row) const {
+    const KvQuant& quant = kind_.spec.quant;
+    if (quant.bits == 0 || row.quantized || int64_t(row.size()) < quant.start) return;
+    row.quantized = true;
+    row.minimum = quant.start > 0 ? row.size() : 0;
+  }
+
   // One query of the step equals float64 over the model's tokens, and bit for bit a row that was
   // appended at once to a new state.
   void check_attention(World& world, const StepLayout& layout, const std::vector<Row>& after) {
@@ -202,29 +223,49 @@ class LayerStateSuite {
 
     Row& model = const_cast<Row&>(after[row.state_row]);
     const int64_t position = row.position + token;
-    EXPECT_LT(difference(model, position, &q[at], mine), 1e-5);
+    // Sums over codes are larger than what is left when the biases are added: they round more.
+    EXPECT_LT(difference(model, position, &q[at], mine), model.quantized ? 4e-5 : 1e-5);
 
-    World anew{kind_.make(), {}};
-    anew.state->add_row();
-    const int length = int(position) + 1;
-    const StepLayout whole{{StepRow{0, 0, length, 0}}, length};
+    const auto anew = kind_.make();
+    anew->add_row();
+    std::vector<float> fresh;
     try {
-      anew.state->begin_step(whole);
+      for (int64_t done = 0, count = 0; done <= position; done += count) {
+        count = std::min(position + 1 - done, anew->append_limit(0));
+        fresh = append_and_attend(*anew, model, done, int(count), &q[at], width);
+      }
     } catch (const Error&) {
       EXPECT_TRUE(kind_.may_run_out);
       return;
     }
-    std::vector<float> k, v, queries(size_t(length) * width);
+    EXPECT_TRUE(same_bits(mine, {fresh.end() - width, fresh.end()})) << "position " << position;
+  }
+
+  // Tokens [first, first + count) of the model in a step of their own; `query` is the last one's.
+  std::vector<float> append_and_attend(LayerState& state, const Row& model, int64_t first,
+                                       int count, const float* query, int width) {
+    const StepLayout step{{StepRow{0, 0, count, first}}, count};
+    state.begin_step(step);
+    std::vector<float> k, v, queries(size_t(count) * width);
     const int kv_width = kind_.spec.kv_heads * kind_.spec.head_dim;
-    for (int t = 0; t < length; t++) {
+    for (int64_t t = first; t < first + count; t++) {
       for (int j = 0; j < kv_width; j++) k.push_back(noise(model[t], kKeys, j));
       for (int j = 0; j < kv_width; j++) v.push_back(noise(model[t], kValues, j));
     }
-    std::copy_n(&q[at], width, queries.end() - width);
-    kind_.append(*anew.state, whole, k, v);
-    const std::vector<float> fresh = kind_.attend(*anew.state, whole, queries);
-    EXPECT_TRUE(same_bits(mine, {fresh.end() - width, fresh.end()})) << "position " << position;
-    anew.state->abort_step();
+    std::copy_n(query, width, queries.end() - width);
+    kind_.append(state, step, k, v);
+    std::vector<float> out = kind_.attend(state, step, queries);
+    state.commit_step();
+    return out;
+  }
+
+  // What the layer keeps of a head of a token.
+  std::vector<float> kept(const Row& row, int64_t token, Stream what, int head) const {
+    std::vector<float> values;
+    for (int d = 0; d < kind_.spec.head_dim; d++)
+      values.push_back(noise(row[token], what, head * kind_.spec.head_dim + d));
+    const bool plain = !row.quantized || size_t(token) < row.minimum;
+    return kind_.expected(values, plain, row.quantized);
   }
 
   double difference(const Row& row, int64_t position, const float* q,
@@ -233,19 +274,18 @@ class LayerStateSuite {
     const int64_t first = spec.window > 0 ? std::max<int64_t>(0, position + 1 - spec.window) : 0;
     double worst = 0;
     for (int head = 0; head < kind_.heads; head++) {
-      const int base = head / (kind_.heads / spec.kv_heads) * spec.head_dim;
-      const auto cell = [&](int64_t t, Stream what, int d) {
-        return double(kind_.expected(noise(row[t], what, base + d)));
-      };
+      const int kv_head = head / (kind_.heads / spec.kv_heads);
       std::vector<double> sums(spec.head_dim, 0.0);
       double total = 0;
       for (int64_t t = first; t <= position; t++) {
+        const std::vector<float> key = kept(row, t, kKeys, kv_head);
+        const std::vector<float> value = kept(row, t, kValues, kv_head);
         double logit = 0;
-        for (int d = 0; d < spec.head_dim; d++) {
-          logit += q[head * spec.head_dim + d] * cell(t, kKeys, d);
-        }
+        for (int d = 0; d < spec.head_dim; d++)
+          logit += q[head * spec.head_dim + d] * double(key[size_t(d)]);
         total += std::exp(logit);
-        for (int d = 0; d < spec.head_dim; d++) sums[d] += std::exp(logit) * cell(t, kValues, d);
+        for (int d = 0; d < spec.head_dim; d++)
+          sums[d] += std::exp(logit) * double(value[size_t(d)]);
       }
       for (int d = 0; d < spec.head_dim; d++) {
         const double error = std::fabs(sums[d] / total - out[head * spec.head_dim + d]);
@@ -272,12 +312,13 @@ class LayerStateSuite {
     ASSERT_EQ(world.state->tokens(row), tokens);
     for (int64_t t = spec.window > 0 ? std::max<int64_t>(0, tokens + 1 - spec.window) : 0;
          t < tokens; t++) {
-      for (int i = 0; i < spec.kv_heads * spec.head_dim; i++) {
+      for (int head = 0; head < spec.kv_heads; head++) {
         for (const Stream what : {kKeys, kValues}) {
-          const float got = kind_.stored(*world.state, row, t, i / spec.head_dim, i % spec.head_dim,
-                                         what == kValues);
-          ASSERT_EQ(got, kind_.expected(noise(model[t], what, i)))
-              << "row " << row << " token " << t << " of " << tokens;
+          const std::vector<float> wanted = kept(model, t, what, head);
+          for (int d = 0; d < spec.head_dim; d++)
+            ASSERT_EQ(kind_.stored(*world.state, row, t, head, d, what == kValues),
+                      wanted[size_t(d)])
+                << "row " << row << " token " << t << " of " << tokens;
         }
       }
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/attention_kernels.h"
+#include "backends/cpu/kv_quantize.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 
@@ -105,7 +106,7 @@ class AttentionRun {
         state_(state),
         params_(params),
         kernels_(attention_kernels(isa)),
-        call_{state.layout(), params.scale, params.softcap, params.window},
+        call_{params.scale, params.softcap, params.window},
         lanes_(state.layout().value_stride) {}
 
   void run(const StepLayout& layout, const float* q, float* out) {
@@ -179,6 +180,7 @@ void AttentionRun::plan_row(const StepRow& row, const float* q, float* out) {
     for (int i = (row.count - 1) / queries * queries; i >= 0; i -= queries) {
       PlannedTile planned;
       QueryTile& tile = planned.tile;
+      tile.layout = view.layout;
       tile.stride = size_t(params_.heads) * head_dim;
       tile.q = q + i * tile.stride + size_t(head) * head_dim;
       tile.out = out + i * tile.stride + size_t(head) * head_dim;
@@ -321,10 +323,10 @@ namespace {
 // The step's tokens [first, last) of the flat batch, one head.
 void append_strip(const AttentionKernels& kernels, const KvRows& state, const StepLayout& layout,
                   int head, int first, int last, const float* k, const float* v) {
-  const KvBlockLayout& block = state.layout();
-  const size_t stride = size_t(block.kv_heads) * block.head_dim;
+  const size_t stride = size_t(state.layout().kv_heads) * state.layout().head_dim;
   for (const StepRow& row : layout.rows) {
     const KvView view = state.view(row.state_row);
+    const KvBlockLayout& block = *view.layout;
     const int end = std::min(last, row.first + row.count);
     for (int token = std::max(first, row.first), count = 0; token < end; token += count) {
       const int64_t position = row.position + token - row.first;
@@ -333,7 +335,10 @@ void append_strip(const AttentionKernels& kernels, const KvRows& state, const St
       std::byte* section =
           view.blocks[position / kBlockTokens - view.first_block] + head * block.head_bytes;
       const size_t from = token * stride + size_t(head) * block.head_dim;
-      kernels.append(block, section, slot, count, k + from, v + from, stride);
+      if (block.bits > 0)
+        quantize_tokens(block, section, slot, count, k + from, v + from, stride);
+      else
+        kernels.append(block, section, slot, count, k + from, v + from, stride);
     }
   }
 }

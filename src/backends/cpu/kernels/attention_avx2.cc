@@ -17,6 +17,12 @@ struct F16Cell {
 struct BF16Cell {
   uint16_t bits;
 };
+struct Q8Cell {
+  uint8_t code;
+};
+struct Q4Cell {
+  uint8_t codes;  // of lanes i and i + 16
+};
 
 struct Vec {
   __m256 a, b;
@@ -38,6 +44,20 @@ MANTOU_INLINE Vec load(const F16Cell* p) {
 }
 MANTOU_INLINE Vec load(const BF16Cell* p) {
   return {_mm256_castsi256_ps(shifted(p)), _mm256_castsi256_ps(shifted(p + 8))};
+}
+MANTOU_INLINE Vec from_bytes(__m128i bytes) {
+  return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+MANTOU_INLINE __m128i bytes_at(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+MANTOU_INLINE Vec load(const Q8Cell* p) { return from_bytes(bytes_at(p)); }
+MANTOU_INLINE Vec load_low(const Q4Cell* p) {
+  return from_bytes(_mm_and_si128(bytes_at(p), _mm_set1_epi8(15)));
+}
+MANTOU_INLINE Vec load_high(const Q4Cell* p) {
+  return from_bytes(_mm_and_si128(_mm_srli_epi16(bytes_at(p), 4), _mm_set1_epi8(15)));
 }
 MANTOU_INLINE void store(float* p, Vec x) {
   _mm256_storeu_ps(p, x.a);

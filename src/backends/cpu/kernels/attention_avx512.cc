@@ -23,6 +23,12 @@ struct F16Cell {
 struct BF16Cell {
   uint16_t bits;
 };
+struct Q8Cell {
+  uint8_t code;
+};
+struct Q4Cell {
+  uint8_t codes;  // of lanes i and i + 16
+};
 
 struct Vec {
   __m512 v;
@@ -40,6 +46,19 @@ MANTOU_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 MANTOU_INLINE Vec load(const F16Cell* p) { return {_mm512_cvtph_ps(bits_at(p))}; }
 MANTOU_INLINE Vec load(const BF16Cell* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits_at(p)), 16))};
+}
+MANTOU_INLINE Vec from_bytes(__m128i bytes) {
+  return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
+}
+MANTOU_INLINE __m128i bytes_at(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+MANTOU_INLINE Vec load(const Q8Cell* p) { return from_bytes(bytes_at(p)); }
+MANTOU_INLINE Vec load_low(const Q4Cell* p) {
+  return from_bytes(_mm_and_si128(bytes_at(p), _mm_set1_epi8(15)));
+}
+MANTOU_INLINE Vec load_high(const Q4Cell* p) {
+  return from_bytes(_mm_and_si128(_mm_srli_epi16(bytes_at(p), 4), _mm_set1_epi8(15)));
 }
 MANTOU_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
 MANTOU_INLINE void store(F16Cell* p, Vec a) {

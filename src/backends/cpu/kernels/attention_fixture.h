@@ -33,6 +33,7 @@ struct TestLayer {
     params.window = spec.window;
     state = std::make_unique<KvRows>(spec, pool);
     poison(*pool, state->layout().block_bytes, 40);
+    if (spec.quant.bits > 0) poison(*pool, kv_quantized_layout(spec).block_bytes, 40);
   }
 
   void add_sinks() {

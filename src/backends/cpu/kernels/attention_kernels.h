@@ -19,7 +19,6 @@ constexpr int kQueryStride = 528;  // floats; not a multiple of 4 KiB
 constexpr int kLanes = 16;         // floats of the vectors that define the order of sums
 
 struct AttentionCall {
-  KvBlockLayout layout;
   float scale = 1;
   float softcap = 0;
   int64_t window = 0;
@@ -27,10 +26,11 @@ struct AttentionCall {
 
 // Some queries of one row times some heads of one group: row r is query r / heads, head r % heads.
 struct QueryTile {
-  const float* q = nullptr;      // first query, first head
-  float* out = nullptr;          // as q
-  size_t stride = 0;             // floats between queries
-  const float* sinks = nullptr;  // of the first head; or null
+  const KvBlockLayout* layout = nullptr;  // of the row's blocks
+  const float* q = nullptr;               // first query, first head
+  float* out = nullptr;                   // as q
+  size_t stride = 0;                      // floats between queries
+  const float* sinks = nullptr;           // of the first head; or null
   int queries = 0;
   int heads = 0;
   int kv_head = 0;
@@ -54,6 +54,9 @@ struct TileScratch {
   alignas(64) float weights[kQueryTileRows][kBlockTokens];  // logits, then exponentials
   alignas(64) float lane_sums[kQueryTileRows][kLanes];
   alignas(64) float slab[64 * 64];  // keys or values converted to f32
+  // Of quantized blocks: products with codes, then weights times scales; sums of the queries.
+  alignas(64) float scaled[kQueryTileRows][kBlockTokens];
+  alignas(64) float query_sums[kQueryTileRows][kMaxHeadDim / 32];
   alignas(64) float tile_top[kQueryTileRows];
   alignas(64) float part[kQueryTileRows * (kMaxHeadDim + 2)];
   alignas(64) float total[kQueryTileRows * (kMaxHeadDim + 2)];
@@ -70,6 +73,7 @@ struct AttentionKernels {
   // Adds the sinks, normalises, writes tile.out.
   void (*finish)(const AttentionCall& call, const QueryTile& tile, const Part& total);
   // Tokens slot … slot + count − 1 of one head's section; k, v: [count][stride] from their first.
+  // Of plain blocks.
   void (*append)(const KvBlockLayout& layout, std::byte* section, int slot, int count,
                  const float* k, const float* v, size_t stride);
   // 16 values, for tests of the two functions themselves: exp for x ≤ 0, tanh.

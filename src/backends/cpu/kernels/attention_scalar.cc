@@ -16,6 +16,12 @@ struct F16Cell {
 struct BF16Cell {
   uint16_t bits;
 };
+struct Q8Cell {
+  uint8_t code;
+};
+struct Q4Cell {
+  uint8_t codes;  // of lanes i and i + 16
+};
 
 struct Vec {
   float lane[kLanes];
@@ -43,6 +49,15 @@ MANTOU_INLINE Vec load(const F16Cell* p) {
 }
 MANTOU_INLINE Vec load(const BF16Cell* p) {
   return each([&](int i) { return bf16_to_f32(p[i].bits); });
+}
+MANTOU_INLINE Vec load(const Q8Cell* p) {
+  return each([&](int i) { return float(p[i].code); });
+}
+MANTOU_INLINE Vec load_low(const Q4Cell* p) {
+  return each([&](int i) { return float(p[i].codes & 15); });
+}
+MANTOU_INLINE Vec load_high(const Q4Cell* p) {
+  return each([&](int i) { return float(p[i].codes >> 4); });
 }
 MANTOU_INLINE void store(float* p, Vec a) {
   for (int i = 0; i < kLanes; i++) p[i] = a.lane[i];

@@ -75,6 +75,41 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(KvType::kF16, KvType::kBF16, KvType::kF32),
                      testing::Values(1, 5, 16, 40, 64, 80, 96, 128, 200, 256, 512)));
 
+// Codes of both widths and all groups, against float64 over what they stand for.
+TEST(QuantizedAttentionShapes, MatchesFloat64AndItselfOnAllSetsAndThreads) {
+  Threads threads;
+  int variant = 0;
+  for (const int head_dim : {32, 64, 96, 128, 256})
+    for (const int bits : {8, 4})
+      for (const int group : {32, 64, 128})
+        for (const int heads : {1, 3, 7, 16}) {
+          if (head_dim % group != 0) continue;
+          variant++;
+          StateSpec spec{1 + variant % 2, head_dim, variant % 3 == 0 ? 70 : 0};
+          spec.quant = {bits, group, 0};
+          TestLayer layer(spec, spec.kv_heads * heads);
+          if (variant % 4 == 1) layer.params.softcap = 3;
+          if (variant % 5 < 2) layer.add_sinks();
+          layer.state->add_row();
+          const std::vector<int> steps = {variant % 2 ? 600 : 63, 1 + variant % 40};
+          for (const int count : steps) {
+            const StepLayout layout = layer.layout({count});
+            layer.state->begin_step(layout);
+            layer.append(threads.three, layout);
+            std::vector<float> first;
+            for (const mantou::Isa isa : available_isas())
+              for (ThreadPool* pool : threads.all) {
+                if (isa == mantou::Isa::kScalar && pool != threads.all[1]) continue;
+                const auto out = layer.query(*pool, threads.workspace, layout, isa);
+                if (first.empty()) first = out;
+                ASSERT_TRUE(same_bits(out, first)) << isa_name(isa) << ", " << spec.signature();
+              }
+            EXPECT_LT(layer.error(layout, first, 12), 3e-5) << spec.signature();
+            layer.state->commit_step();
+          }
+        }
+}
+
 TEST(Attention, GroupsLargerThanATile) {
   Threads threads;
   for (int heads : {71, 48, 49, 128}) {
