@@ -56,6 +56,10 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 ABSENT = object()
 NARROW = dict(head_dim=ABSENT)  # hidden_size / heads
 MOE = dict(num_experts=8, num_experts_per_tok=3, moe_intermediate_size=128)
+GEMMA4 = dict(tie_word_embeddings=True, hidden_act=ABSENT, hidden_activation="gelu_pytorch_tanh", rope_theta=ABSENT,
+              final_logit_softcapping=30.0, rope_parameters=dict(
+                  full_attention=dict(rope_type="proportional", rope_theta=1000000.0, partial_rotary_factor=0.25),
+                  sliding_attention=dict(rope_type="default", rope_theta=10000.0)))
 # family -> what differs from COMMON
 FAMILIES = {
     "llama": dict(model_type="llama", rope_scaling=LLAMA3, rope_theta=500000.0),
@@ -77,6 +81,20 @@ FAMILIES = {
     "gemma": dict(model_type="gemma", hidden_act=ABSENT, tie_word_embeddings=True),
     "gemma2": dict(model_type="gemma2", hidden_act=ABSENT, tie_word_embeddings=True,
                    attn_logit_softcapping=50.0, final_logit_softcapping=30.0, query_pre_attn_scalar=64),
+    # two layers share the keys and values of the last of their kind; an input of its own a layer
+    "gemma4": dict(model_type="gemma4_text", num_hidden_layers=6, num_kv_shared_layers=2, sliding_window=16,
+                   layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2, head_dim=32,
+                   global_head_dim=64, num_key_value_heads=1, hidden_size_per_layer_input=64,
+                   vocab_size_per_layer_input=VOCAB, **GEMMA4),
+    # the values of full layers are their keys
+    "gemma4_keys": dict(model_type="gemma4_text", num_hidden_layers=3, num_kv_shared_layers=0, sliding_window=16,
+                        layer_types=["sliding_attention", "full_attention", "full_attention"], head_dim=32,
+                        global_head_dim=64, num_global_key_value_heads=1, attention_k_eq_v=True,
+                        hidden_size_per_layer_input=0, **GEMMA4),
+    "gemma4_moe": dict(model_type="gemma4_text", num_kv_shared_layers=0, sliding_window=16,
+                       layer_types=["sliding_attention", "full_attention"], head_dim=32, global_head_dim=64,
+                       hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=8, top_k_experts=3,
+                       moe_intermediate_size=128, **GEMMA4),
     "phi3": dict(model_type="phi3", **NARROW, partial_rotary_factor=0.75,
                  original_max_position_embeddings=512,
                  rope_scaling=dict(type="longrope", short_factor=[1.0] * 12,

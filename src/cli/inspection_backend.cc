@@ -34,6 +34,14 @@ class InspectionBackend final : public Backend {
   Tensor mlp(const Tensor&, const MlpSpec&, const Tensor&) override { refuse(); }
   Tensor moe(const Tensor&, const MoeSpec&, const Tensor&) override { refuse(); }
   Tensor add(const Tensor&, const Tensor&) override { refuse(); }
+  Tensor multiply(const Tensor&, const Weight&) override { refuse(); }
+  Tensor join(const Tensor&, const Join&, const Tensor&) override { refuse(); }
+  Tensor layer_inputs(const Tensor&, std::span<const int32_t>, const LayerInputs&) override {
+    refuse();
+  }
+  Tensor add_layer_input(const Tensor&, const LayerInputSpec&, const Tensor&, int) override {
+    refuse();
+  }
   std::vector<Score> head(const Tensor&, const Head&, std::span<const HeadRequest>) override {
     refuse();
   }

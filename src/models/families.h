@@ -14,6 +14,7 @@ std::unique_ptr<Model> load_qwen3(hub::ModelArtifact& artifact, Backend& backend
 std::unique_ptr<Model> load_gemma(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_gemma2(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_gemma3(hub::ModelArtifact& artifact, Backend& backend);
+std::unique_ptr<Model> load_gemma4(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_phi3(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_olmo2(hub::ModelArtifact& artifact, Backend& backend);
 std::unique_ptr<Model> load_olmo3(hub::ModelArtifact& artifact, Backend& backend);

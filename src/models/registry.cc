@@ -30,6 +30,8 @@ constexpr Family kFamilies[] = {
     {"gemma2", "Gemma 2", load_gemma2},
     {"gemma3_text", "Gemma 3 270M and 1B", load_gemma3},
     {"gemma3", "text of Gemma 3 4B to 27B", load_gemma3},
+    {"gemma4_text", "Gemma 4, text alone", load_gemma4},
+    {"gemma4", "text of Gemma 4", load_gemma4},
     {"phi3", "Phi-3, Phi-3.5, Phi-4", load_phi3},
     {"olmo2", "OLMo 2", load_olmo2},
     {"olmo3", "OLMo 3", load_olmo3},

@@ -63,6 +63,7 @@ class Backend {
 
   // Appends k and v [T, kv_heads · head_dim] to the rows' state, then each token of q
   // [T, heads · head_dim] attends to its row's tokens up to itself (within the state's window).
+  // Empty k and v: another layer of this step has appended them.
   virtual Tensor attend(LayerState& state, const Tensor& q, const Tensor& k, const Tensor& v,
                         const AttentionSpec& spec) = 0;
 
@@ -75,6 +76,15 @@ class Backend {
   virtual Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) = 0;
 
   virtual Tensor add(const Tensor& a, const Tensor& b) = 0;
+  // x times the one number of `factor`.
+  virtual Tensor multiply(const Tensor& x, const Weight& factor) = 0;
+  virtual Tensor join(const Tensor& x, const Join& join, const Tensor& residual) = 0;
+
+  // -> [T, layers · width], for add_layer_input of each layer.
+  virtual Tensor layer_inputs(const Tensor& x, std::span<const int32_t> tokens,
+                              const LayerInputs& spec) = 0;
+  virtual Tensor add_layer_input(const Tensor& x, const LayerInputSpec& spec, const Tensor& inputs,
+                                 int layer) = 0;
 
   virtual std::vector<Score> head(const Tensor& hidden, const Head& head,
                                   std::span<const HeadRequest> requests) = 0;

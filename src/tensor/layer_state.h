@@ -21,7 +21,8 @@ namespace mantou {
 enum class KvType : uint8_t { kF16, kBF16, kF32 };
 inline constexpr std::array<std::string_view, 3> kKvTypeNames{"f16", "bf16", "f32"};  // in order
 
-// Quantization of keys and values: MLX's affine kind, scale · code + bias for groups along head_dim.
+// Quantization of keys and values: MLX's affine kind, scale · code + bias for groups along
+// head_dim.
 struct KvQuant {
   int bits = 0;       // 8 or 4; 0: none
   int group = 64;     // 32, 64 or 128 dimensions

@@ -50,7 +50,8 @@ enum class NormKind { kRms, kLayer };
 // kRms:   y = x / sqrt(mean(x²) + eps) · (scale, or scale + 1).
 // kLayer: y = (x − mean(x)) / sqrt(var(x) + eps) · scale + bias.
 struct Norm {
-  Weight scale;
+  Weight scale;            // empty: none
+  float scale_factor = 1;  // of the scale
   float eps = 1e-6f;
   bool plus_one = false;
   NormKind kind = NormKind::kRms;
@@ -126,12 +127,15 @@ struct MoeSpec {
   enum class Weights { kOfAll, kOfAllRenormalized, kOfChosen };
 
   std::optional<Norm> pre;
+  std::optional<Norm> router_pre;  // what the router sees; else it sees what the experts see
   Linear router;
   int top_k = 1;
   Weights weights = Weights::kOfAll;
   // The reference takes the chosen from the front of a partition of the negated scores, or from the
   // back of one of the scores: the order in which results are summed there.
   bool from_front = true;
+  bool wide_softmax = true;            // in f32, on a backend that computes in the types it stores
+  std::optional<Weight> expert_scale;  // [experts]: factors of the chosen experts' weights
   Experts experts;
   std::optional<Mlp> shared;          // sees every token
   std::optional<Linear> shared_gate;  // one output; its sigmoid scales the shared expert
@@ -147,6 +151,25 @@ struct AttentionSpec {
   float softcap = 0;  // > 0: scores become cap · tanh(score / cap)
   Widen widen = Widen::kNothing;
   std::optional<Weight> sinks;  // [heads]: one more score per head, without a value
+};
+
+// A vector of `width` values that every layer gets for every token, beside the residual stream:
+// (norm(projection(x) · projection_scale) + table[token] · table_scale) · scale, layer after layer.
+struct LayerInputs {
+  int width = 0;
+  Weight table;  // [V, layers · width]
+  float table_scale = 1;
+  Linear projection;
+  float projection_scale = 1;
+  Norm norm;  // of each layer's part
+  float scale = 1;
+};
+
+// How a layer takes its part in: x + post(projection(act(gate(x)) · part)).
+struct LayerInputSpec {
+  Linear gate, projection;
+  Activation activation = Activation::kGeluTanh;
+  Norm post;
 };
 
 // Final norm and output matrix; logits = softcap(W (norm(h) / input_divisor) · scale / divisor).

@@ -92,7 +92,8 @@ class CpuBackend final : public Backend {
   Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) override {
     const RopeTable* angles = rope ? &rope_table(*rope) : nullptr;
     const int n = int(x.cols() / head_dim);
-    const int64_t step = per_head && per_head->scale.cols() == x.cols() ? head_dim : 0;
+    const bool each = per_head && per_head->scale && per_head->scale.cols() == x.cols();
+    const int64_t step = each ? head_dim : 0;
     activations_.for_rows(x, [&](int64_t t, int) {
       float* const v = row(x, t);
       for (int h = 0; per_head && h < n; h++)
@@ -111,7 +112,7 @@ class CpuBackend final : public Backend {
   Tensor attend(LayerState& state, const Tensor& q, const Tensor& k, const Tensor& v,
                 const AttentionSpec& spec) override {
     KvRows& rows = static_cast<KvRows&>(state);
-    append_kv(pool_, rows, *layout_, span(k), span(v), isa_);
+    if (k) append_kv(pool_, rows, *layout_, span(k), span(v), isa_);
     AttentionParams params;
     params.heads = spec.heads;
     params.scale = spec.scale;
@@ -139,11 +140,15 @@ class CpuBackend final : public Backend {
   // Experts run one after another, so that a token's sum has the same order in any batch.
   Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) override {
     const Tensor n = spec.pre ? normalized(x, *spec.pre) : x;
-    const Tensor scores = product(n, nullptr, {part(spec.router)})[0];
+    const Tensor routed = spec.router_pre ? normalized(x, *spec.router_pre) : n;
+    const Tensor scores = product(routed, nullptr, {part(spec.router)})[0];
     const auto work = route(span(scores), spec);
     Tensor y = spec.shared ? run_shared(n, spec) : zeros(x);
     for (size_t e = 0; e < work.size(); e++)
-      if (!work[e].empty()) add_expert(n, parts(spec.experts, e), work[e], y);
+      if (!work[e].empty()) {
+        const float factor = spec.expert_scale ? vector_of(*spec.expert_scale)[e] : 1;
+        add_expert(n, parts(spec.experts, e), work[e], factor, y);
+      }
     add_residual(y, spec.join, residual);
     return y;
   }
@@ -152,6 +157,48 @@ class CpuBackend final : public Backend {
     Tensor y = buffers_.make(a.rows(), a.cols());
     activations_.for_rows(
         y, [&](int64_t t, int) { cpu::add(table_, row(a, t), row(b, t), y.cols(), row(y, t)); });
+    return y;
+  }
+
+  Tensor multiply(const Tensor& x, const Weight& factor) override {
+    Tensor y = buffers_.make(x.rows(), x.cols());
+    const float by = *vector_of(factor);
+    activations_.for_rows(
+        y, [&](int64_t t, int) { cpu::scale(table_, row(x, t), by, y.cols(), row(y, t)); });
+    return y;
+  }
+
+  Tensor join(const Tensor& x, const Join& join, const Tensor& residual) override {
+    Tensor y = buffers_.make(x.rows(), x.cols());
+    std::copy_n(data(x), x.rows() * x.cols(), data(y));
+    add_residual(y, join, residual);
+    return y;
+  }
+
+  Tensor layer_inputs(const Tensor& x, std::span<const int32_t> tokens,
+                      const LayerInputs& spec) override {
+    const Tensor looked_up = embed(spec.table, tokens, spec.table_scale);
+    Tensor y = product(x, nullptr, {part(spec.projection)})[0];
+    const int width = spec.width, layers = int(y.cols() / width);
+    activations_.for_rows(y, [&](int64_t t, int) {
+      float* const v = row(y, t);
+      cpu::scale(table_, v, spec.projection_scale, y.cols(), v);
+      for (int i = 0; i < layers; i++)
+        apply_norm(table_, spec.norm, v + i * width, width, v + i * width);
+      cpu::add(table_, v, row(looked_up, t), y.cols(), v);
+      cpu::scale(table_, v, spec.scale, y.cols(), v);
+    });
+    return y;
+  }
+
+  Tensor add_layer_input(const Tensor& x, const LayerInputSpec& spec, const Tensor& inputs,
+                         int layer) override {
+    Tensor gate = product(x, nullptr, {part(spec.gate)})[0];
+    activations_.for_rows(gate, [&](int64_t t, int) {
+      activate(spec.activation, row(gate, t), row(inputs, t) + layer * gate.cols(), gate.cols());
+    });
+    Tensor y = product(gate, nullptr, {part(spec.projection)})[0];
+    add_residual(y, {spec.post, 1, false}, x);
     return y;
   }
 
@@ -271,14 +318,14 @@ class CpuBackend final : public Backend {
   }
 
   void add_expert(const Tensor& n, const MlpParts& expert, std::span<const Assignment> tokens,
-                  const Tensor& y) {
+                  float factor, const Tensor& y) {
     Tensor x = buffers_.make(int64_t(tokens.size()), n.cols());
     for (size_t i = 0; i < tokens.size(); i++)
       std::copy_n(row(n, tokens[i].token), n.cols(), row(x, int64_t(i)));
     const Tensor result = run_mlp(x, nullptr, expert);
     activations_.for_rows(result, [&](int64_t i, int) {
       const Assignment& a = tokens[size_t(i)];
-      cpu::scale(table_, row(result, i), a.weight, result.cols(), row(result, i));
+      cpu::scale(table_, row(result, i), a.weight * factor, result.cols(), row(result, i));
       cpu::add(table_, row(y, a.token), row(result, i), y.cols(), row(y, a.token));
     });
   }

@@ -44,12 +44,13 @@ inline const float* vector_of(const Weight& weight) {
 // The norm of x[n] with the part of its scale that starts at `offset`; out may be x.
 inline void apply_norm(const KernelTable& table, const Norm& norm, const float* x, int n,
                        float* out, int64_t offset = 0) {
-  const float* const scale = vector_of(norm.scale) + offset;
+  const float* const scale = norm.scale ? vector_of(norm.scale) + offset : nullptr;
   if (norm.kind == NormKind::kRms)
-    rms_norm(table, x, scale, norm.eps, norm.plus_one, n, out);
+    rms_norm(table, x, scale, norm.eps, norm.plus_one && scale, n, out);
   else
     layer_norm(table, x, scale, norm.bias ? vector_of(*norm.bias) + offset : nullptr, norm.eps, n,
                out);
+  if (norm.scale_factor != 1) cpu::scale(table, out, norm.scale_factor, n, out);
 }
 
 }  // namespace mantou::cpu

@@ -83,9 +83,11 @@ Choice choose(const array& scores, const MoeSpec& spec) {
                             ? first_of(mx::argpartition(mx::negative(values), k - 1, -1), 0, k)
                             : first_of(mx::argpartition(values, -k, -1), n - k, n);
   array weights = mx::take_along_axis(values, indices, -1);
-  if (of_chosen) weights = mx::softmax(weights, -1, true);
+  if (of_chosen) weights = mx::softmax(weights, -1, spec.wide_softmax);
   if (spec.weights == MoeSpec::Weights::kOfAllRenormalized)
     weights = mx::divide(weights, mx::sum(weights, -1, true));
+  if (spec.expert_scale)
+    weights = mx::multiply(weights, mx::take(array_of(*spec.expert_scale), indices, 0));
   return {indices, weights};
 }
 
@@ -118,8 +120,8 @@ array mlp(const array& x, const Mlp& mlp) {
   return linear(activate(mlp.activation, gate, linear(x, mlp.up)), mlp.down);
 }
 
-array mixture(const array& x, const MoeSpec& spec) {
-  const Choice choice = choose(linear(x, spec.router), spec);
+array mixture(const array& x, const array& routed, const MoeSpec& spec) {
+  const Choice choice = choose(linear(routed, spec.router), spec);
   const array each = run_experts(x, spec.experts, choice.indices);
   const array y = mx::sum(mx::multiply(each, mx::expand_dims(choice.weights, -1)), -2);
   if (!spec.shared) return y;

@@ -12,7 +12,8 @@ array activate(Activation activation, const std::optional<array>& gate, const ar
 array linear(const array& x, const Linear& linear);
 array mlp(const array& x, const Mlp& mlp);
 
-// x [B, L, hidden] through the chosen experts and the shared one.
-array mixture(const array& x, const MoeSpec& spec);
+// x [B, L, hidden] through the experts chosen by what the router makes of `routed`, and the shared
+// one.
+array mixture(const array& x, const array& routed, const MoeSpec& spec);
 
 }  // namespace mantou::on_mlx

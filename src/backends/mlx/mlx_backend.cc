@@ -15,7 +15,9 @@ namespace mantou::on_mlx {
 namespace {
 
 array normalize(const array& x, const Norm& norm) {
+  if (!norm.scale) return mx::fast::rms_norm(x, std::nullopt, norm.eps);
   array scale = array_of(norm.scale);
+  if (norm.scale_factor != 1) scale = mx::multiply(scale, scalar(norm.scale_factor, scale));
   if (norm.plus_one) scale = mx::add(scalar(1, scale), scale);
   // One scale for each head: the norm itself has none then.
   const bool per_head = scale.size() != size_t(x.shape(-1));
@@ -107,7 +109,9 @@ class MlxBackend final : public Backend {
   Tensor heads(Tensor x, int head_dim, const Norm* per_head, const Rope* rope) override {
     array v = array_of(x);
     if (v.ndim() == 3 && head_dim != x.cols()) v = split_heads(v, head_dim);
-    if (per_head && v.ndim() == 4 && per_head->scale.cols() != head_dim)
+    const bool each =
+        per_head && v.ndim() == 4 && per_head->scale && per_head->scale.cols() != head_dim;
+    if (each)
       v = mx::swapaxes(normalize(mx::swapaxes(v, 1, 2), *per_head), 1, 2);
     else if (per_head)
       v = normalize(v, *per_head);
@@ -119,9 +123,11 @@ class MlxBackend final : public Backend {
                 const AttentionSpec& spec) override {
     auto& rows = static_cast<MlxLayerState&>(state);
     const array queries = split_heads(array_of(q), spec.head_dim);
-    rows.append(split_heads(array_of(k), spec.head_dim), split_heads(array_of(v), spec.head_dim),
-                spec.softcap > 0, masks_);
-    states_.push_back(&rows);
+    if (k) {
+      rows.append(split_heads(array_of(k), spec.head_dim), split_heads(array_of(v), spec.head_dim),
+                  spec.softcap > 0, masks_);
+      states_.push_back(&rows);
+    }
     const array out = attend_parts(queries, rows.parts(), spec);
     return make_tensor(q.rows(), q.cols(),
                        mx::reshape(mx::transpose(out, {0, 2, 1, 3}), {batch_, length_, -1}));
@@ -129,22 +135,51 @@ class MlxBackend final : public Backend {
 
   Tensor add_output(const Tensor& x, const Linear& matrix, const Join& spec,
                     const Tensor& residual) override {
-    const array y = join(linear(array_of(x), matrix), spec, residual);
+    const array y = on_mlx::join(linear(array_of(x), matrix), spec, residual);
     return make_tensor(x.rows(), matrix.weight.rows(), y);
   }
 
   Tensor mlp(const Tensor& x, const MlpSpec& spec, const Tensor& residual) override {
     const array n = spec.pre ? normalize(array_of(x), *spec.pre) : array_of(x);
-    return finish_layer(x, join(on_mlx::mlp(n, spec.mlp), spec.join, residual));
+    return finish_layer(x, on_mlx::join(on_mlx::mlp(n, spec.mlp), spec.join, residual));
   }
 
   Tensor moe(const Tensor& x, const MoeSpec& spec, const Tensor& residual) override {
     const array n = spec.pre ? normalize(array_of(x), *spec.pre) : array_of(x);
-    return finish_layer(x, join(mixture(n, spec), spec.join, residual));
+    const array routed = spec.router_pre ? normalize(array_of(x), *spec.router_pre) : n;
+    return finish_layer(x, on_mlx::join(mixture(n, routed, spec), spec.join, residual));
   }
 
   Tensor add(const Tensor& a, const Tensor& b) override {
     return make_tensor(a.rows(), a.cols(), mx::add(array_of(a), array_of(b)));
+  }
+
+  Tensor multiply(const Tensor& x, const Weight& factor) override {
+    return make_tensor(x.rows(), x.cols(), mx::multiply(array_of(x), array_of(factor)));
+  }
+
+  Tensor join(const Tensor& x, const Join& spec, const Tensor& residual) override {
+    return finish_layer(x, on_mlx::join(array_of(x), spec, residual));
+  }
+
+  Tensor layer_inputs(const Tensor& x, std::span<const int32_t> tokens,
+                      const LayerInputs& spec) override {
+    const Tensor looked_up = embed(spec.table, tokens, spec.table_scale);
+    array y = linear(array_of(x), spec.projection);
+    y = mx::multiply(y, scalar(spec.projection_scale, y));
+    y = normalize(mx::reshape(y, {batch_, length_, -1, spec.width}), spec.norm);
+    y = mx::add(y, mx::reshape(array_of(looked_up), y.shape()));
+    return make_tensor(x.rows(), looked_up.cols(), mx::multiply(y, scalar(spec.scale, y)));
+  }
+
+  Tensor add_layer_input(const Tensor& x, const LayerInputSpec& spec, const Tensor& inputs,
+                         int layer) override {
+    const array& all = array_of(inputs);  // [B, L, layers, width]
+    const array part = mx::squeeze(
+        mx::slice(all, {0, 0, layer, 0}, {batch_, length_, layer + 1, all.shape(3)}), 2);
+    const array gate = activate(spec.activation, std::nullopt, linear(array_of(x), spec.gate));
+    const array y = linear(mx::multiply(gate, part), spec.projection);
+    return make_tensor(x.rows(), x.cols(), on_mlx::join(y, {spec.post, 1, false}, x));
   }
 
   std::vector<Score> head(const Tensor& hidden, const Head& head,
