@@ -150,13 +150,12 @@ stage_api() {
 }
 
 stage_mlx() {
-  local archs=llama,gemma2,gemma3,cohere2,qwen3_moe,gpt_oss
+  local archs=llama,gemma2,gemma3,gemma4,cohere2,qwen3_moe,gpt_oss
   [ -z "$FULL" ] || archs=all
-  ensure_mlx || { record "mlx: the wheel is here" 1; return 0; }
-  # run_suites builds the preset; the program and its library for --backend mlx come with it.
-  run_suites mlx backends_mlx
-  if build mlx logits_driver mantou mantou_mlx; then
-    check "mlx: the program answers" "$BUILD/mlx/mantou" generate --exact -m starter -p Hello --max-tokens 3
+  if build test logits_driver mantou mantou_mlx; then
+    run_suites test backends_mlx
+    scripts/models.sh starter >/dev/null || record "the starter model is here" 1
+    check "mlx: the program answers" "$BUILD/test/mantou" generate --exact -m starter -p Hello -n 3
     check "mlx: tests/exact" timeout 1800 tests/exact --archs "$archs"
   else
     record "mlx builds" 1
@@ -268,6 +267,7 @@ main() {
     FUZZ_SECONDS=${MANTOU_FUZZ_SECONDS:-60} SUITE_TIMEOUT=3600
   fi
   ensure_packages test
+  ensure_mlx
   rm -rf "$RESULTS"
   mkdir -p "$RESULTS"
   for stage in "${stages[@]}"; do

@@ -112,13 +112,14 @@ void KvTensorRows::merge(const std::vector<const KvTensorRows*>& parts) {
   const KvTensorRows* prototype = nullptr;
   for (const KvTensorRows* part : parts) {
     all = std::max(all, part->width());
-    if (!prototype && part->width() > 0) prototype = part;
+    // Rows without tokens may have padding and no planes yet.
+    if (!prototype && part->width() > 0 && !part->planes_.empty()) prototype = part;
   }
   for (size_t i = 0; parts.size() > 1 && prototype && i < prototype->planes_.size(); i++) {
     std::vector<array> pieces;
     for (const KvTensorRows* part : parts) {
       const int64_t used = part->width();
-      if (used == 0) {
+      if (used == 0 || part->planes_.empty()) {
         pieces.push_back(zero_columns(prototype->planes_[i], part->rows(), all));
         continue;
       }
