@@ -60,7 +60,16 @@ array quantized(const array& q, const Planes& planes, const KvCodec& codec, cons
 
 array attention(const array& q, const Planes& planes, const KvCodec& codec, const Mask& mask,
                 const AttentionSpec& spec) {
-  if (!codec.plain()) return quantized(q, planes, codec, mask, spec);
+  if (!codec.plain()) {
+    const bool special =
+        spec.softcap > 0 || spec.sinks || spec.widen != AttentionSpec::Widen::kNothing;
+    if (!special) return quantized(q, planes, codec, mask, spec);
+    const auto decoded = [&](size_t first) {
+      return mx::dequantize(planes[first], planes[first + 1], planes[first + 2], codec.group,
+                            codec.bits);
+    };
+    return attention(q, {decoded(0), decoded(3)}, {}, mask, spec);
+  }
   if (spec.softcap > 0) return softcapped(q, planes, mask, spec);
   const std::optional<array> sinks =
       spec.sinks ? std::optional(array_of(*spec.sinks)) : std::nullopt;

@@ -5,8 +5,8 @@
 
 namespace mantou::on_mlx {
 
-// q [B, heads, L, head_dim] over planes of S columns -> the same shape. Softcap and quantized
-// planes with sinks are refused where models and schemes meet, not here.
+// q [B, heads, L, head_dim] over planes of S columns -> the same shape. Where mlx-lm has no
+// quantized form (soft caps, sinks, widened keys) quantized planes are decoded first.
 array attention(const array& q, const Planes& planes, const KvCodec& codec, const Mask& mask,
                 const AttentionSpec& spec);
 
