@@ -61,7 +61,12 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
                    const nlohmann::detail::exception& error) override {
     std::string_view what = error.what();  // "[json.exception.…] parse error at …: reason"
     if (const size_t at = what.find("] "); at != what.npos) what.remove_prefix(at + 2);
-    throw JsonDefect{JsonDefect::kSyntax, position, std::string(what)};
+    // The parser quotes all that it read of a broken value.
+    constexpr size_t kLongest = 200;
+    if (what.size() <= kLongest) throw JsonDefect{JsonDefect::kSyntax, position, std::string(what)};
+    size_t end = kLongest;
+    while ((what[end] & 0xC0) == 0x80) end--;  // inside a character
+    throw JsonDefect{JsonDefect::kSyntax, position, std::string(what.substr(0, end)) + "…"};
   }
 
  private:

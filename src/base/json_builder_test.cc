@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/utf8.h"
+
 namespace mantou {
 namespace {
 
@@ -58,6 +60,13 @@ TEST(JsonBuilder, BrokenTextsSayWhere) {
   for (const char* text : {"", "{", "[1,]", "{\"a\" 1}", "nul", "1 2", "\"\xff\""})
     EXPECT_EQ(defect_of<ordered_json>(text).kind, JsonDefect::kSyntax) << text;
   EXPECT_EQ(defect_of<json>("[1,x]").position, 4u);
+  for (int letters = 150; letters < 160; letters++) {  // the reason is cut, but not inside of an é
+    std::string text = "{\"a\": \"" + std::string(size_t(letters), 'x');
+    for (int i = 0; i < 2000; i++) text += "é";
+    const std::string detail = defect_of<json>(text).detail;
+    EXPECT_LE(detail.size(), 203u);
+    EXPECT_TRUE(is_utf8(detail)) << detail;
+  }
 }
 
 }  // namespace
