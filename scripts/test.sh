@@ -8,9 +8,9 @@
 #   fuzz     each fuzz target for a few seconds                  bridge  the tests of the Rust crate
 #   api      a running server, through its clients' own packages
 #   mlx      the mlx backend: its suite, and mlx-lm's bits
-# --full: long property runs, a minute for each fuzz target, sanitizers on every suite, clang-tidy on
-# every file. MANTOU_FUZZ_SECONDS: another time for each fuzz target. The last line counts what passed
-# and failed; build/results/ holds reports and logs.
+# --full: long property runs, a minute for each fuzz target, sanitizers on every suite (ThreadSanitizer
+# without arithmetic on one thread), clang-tidy on every file. MANTOU_FUZZ_SECONDS: another time for
+# each fuzz target. The last line counts what passed and failed; build/results/ holds reports and logs.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
@@ -204,6 +204,9 @@ stage_fuzz() {
     fuzz "$target" &
   done
   wait
+  for target in "${targets[@]}"; do  # a shell in the background can end without a word
+    grep -qP "\tfuzz $target$" "$RESULTS/checks.tsv" || record "fuzz $target ends" 1
+  done
 }
 
 # One target: the seeds of tests/fuzz/seeds/TARGET, then new inputs, which build/fuzz/corpus keeps.
@@ -262,6 +265,7 @@ main() {
     shift
   done
   [ ${#stages[@]} -gt 0 ] || stages=("${ALL_STAGES[@]}")
+  [[ $FUZZ_SECONDS =~ ^[1-9][0-9]*$ ]] || die "MANTOU_FUZZ_SECONDS is \"$FUZZ_SECONDS\", must be a number of seconds"
   if [ -n "$FULL" ]; then
     export MANTOU_TEST_FULL=1
     FUZZ_SECONDS=${MANTOU_FUZZ_SECONDS:-60} SUITE_TIMEOUT=3600

@@ -3,6 +3,7 @@
 // thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -63,10 +64,11 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     if (const size_t at = what.find("] "); at != what.npos) what.remove_prefix(at + 2);
     // The parser quotes all that it read of a broken value.
     constexpr size_t kLongest = 200;
-    if (what.size() <= kLongest) throw JsonDefect{JsonDefect::kSyntax, position, std::string(what)};
-    size_t end = kLongest;
-    while ((what[end] & 0xC0) == 0x80) end--;  // inside a character
-    throw JsonDefect{JsonDefect::kSyntax, position, std::string(what.substr(0, end)) + "…"};
+    size_t end = std::min(what.size(), kLongest);
+    while (end < what.size() && (what[end] & 0xC0) == 0x80) end--;  // inside a character
+    std::string reason(what.substr(0, end));
+    if (end < what.size()) reason += "…";
+    throw JsonDefect{JsonDefect::kSyntax, position, std::move(reason)};
   }
 
  private:
