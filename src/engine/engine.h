@@ -22,7 +22,7 @@ namespace mantou {
 
 struct EngineOptions {
   int max_queued = 64;  // requests that may wait behind the running one
-  Schedule schedule;
+  Schedule schedule = {};
 };
 
 class Engine {

@@ -75,7 +75,7 @@ Linear Loader::linear(const std::string& module, int64_t stored, int64_t cols, b
   if (!bias) return linear;
   RawWeight column = float_column(module + ".bias", stored);
   if (!order.empty()) column = select_rows(column, order);
-  linear.bias = pack_vector({std::move(column)}, module + ".bias");
+  linear.bias = pack_vector({column}, module + ".bias");
   return linear;
 }
 
@@ -90,7 +90,7 @@ Linear Loader::experts(const std::vector<ExpertRows>& each, int64_t cols, bool b
     if (bias) columns.push_back(part(float_column(expert.module + ".bias", expert.stored)));
   }
   Linear linear{backend_.pack_experts(matrices), std::nullopt};
-  if (bias) linear.bias = pack_vector(std::move(columns), each[0].module + ".bias");
+  if (bias) linear.bias = pack_vector(columns, each[0].module + ".bias");
   return linear;
 }
 
@@ -109,10 +109,10 @@ RawWeight Loader::float_column(const std::string& name, int64_t size) {
 Weight Loader::vector(const Names& names, int64_t size) {
   std::vector<RawWeight> columns;
   for (const std::string& name : names) columns.push_back(float_column(name, size));
-  return pack_vector(std::move(columns), names[0]);
+  return pack_vector(columns, names[0]);
 }
 
-Weight Loader::pack_vector(std::vector<RawWeight> columns, const std::string& name) {
+Weight Loader::pack_vector(const std::vector<RawWeight>& columns, const std::string& name) {
   RawWeight vector = stack(columns);
   std::swap(vector.rows, vector.cols);
   return pack(vector, name, WeightUse::kVector);

@@ -58,7 +58,7 @@ class Loader {
   // decoded.
   RawWeight float_column(const std::string& name, int64_t size);
   // Columns, one below the other, as one vector.
-  Weight pack_vector(std::vector<RawWeight> columns, const std::string& name);
+  Weight pack_vector(const std::vector<RawWeight>& columns, const std::string& name);
   RawWeight raw(const std::string& module, int64_t rows, int64_t cols);
   void require_finite(const RawWeight& raw, const std::string& name) const;
   Weight pack(const RawWeight& raw, const std::string& name, WeightUse use);

@@ -108,7 +108,7 @@ void quantize_tokens(const KvBlockLayout& layout, std::byte* section, int slot, 
 
 void quantize_block(const KvBlockLayout& plain, const std::byte* from,
                     const KvBlockLayout& quantized, std::byte* to, int count) {
-  float k[kMaxHeadDim], v[kMaxHeadDim];
+  float k[kMaxHeadDim] = {}, v[kMaxHeadDim] = {};
   for (int head = 0; head < plain.kv_heads; head++) {
     const std::byte* const section = from + head * plain.head_bytes;
     for (int token = 0; token < count; token++) {

@@ -135,8 +135,8 @@ void KvTensorRows::merge(const std::vector<const KvTensorRows*>& parts) {
     offsets.insert(offsets.end(), part->offsets_.begin(), part->offsets_.end());
     for (const int64_t pad : part->left_pad_) left_pad.push_back(pad + shift);
   }
-  restore(parts.size() == 1 ? parts[0]->planes_ : std::move(planes), std::move(offsets),
-          std::move(left_pad));
+  if (parts.size() == 1) planes = parts[0]->planes_;
+  restore(std::move(planes), std::move(offsets), std::move(left_pad));
 }
 
 void KvTensorRows::align(const std::vector<int64_t>& left_pad) {

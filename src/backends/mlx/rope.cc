@@ -35,7 +35,8 @@ array llama3(const RopeRecipe& r) {
 array yarn(const RopeRecipe& r) {
   const array extra = powers(r.theta, r.dims, r.dims);
   const array inter = times(r.factor, extra);
-  const array index = mx::arange(0, r.dims / 2, mx::float32);
+  const int pairs = r.dims / 2;
+  const array index = mx::arange(pairs, mx::float32);
   const array ramp =
       mx::divide(mx::subtract(index, scalar(r.low, index)), scalar(r.high - r.low, index));
   const array clipped = mx::clip(ramp, scalar(0, ramp), scalar(1, ramp));
