@@ -110,8 +110,7 @@ array linear(const array& x, const Linear& linear) {
     const array matrix = mx::transpose(w.value);
     return bias ? mx::addmm(*bias, x, matrix) : mx::matmul(x, matrix);
   }
-  array y =
-      mx::quantized_matmul(x, w.value, *w.scales, w.biases, true, w.group, w.bits, w.mode);
+  array y = mx::quantized_matmul(x, w.value, *w.scales, w.biases, true, w.group, w.bits, w.mode);
   return bias ? mx::add(y, *bias) : y;
 }
 

@@ -24,7 +24,7 @@ array normalize(const array& x, const Norm& norm) {
   const std::optional<array> weight = per_head ? std::nullopt : std::optional(scale);
   const std::optional<array> bias = norm.bias ? std::optional(array_of(*norm.bias)) : std::nullopt;
   array y = norm.kind == NormKind::kRms ? mx::fast::rms_norm(x, weight, norm.eps)
-                                              : mx::fast::layer_norm(x, weight, bias, norm.eps);
+                                        : mx::fast::layer_norm(x, weight, bias, norm.eps);
   if (!per_head) return y;
   return mx::multiply(mx::reshape(scale, {-1, x.shape(-1)}), y);
 }
