@@ -39,8 +39,11 @@ class KvRingRows {
   void filter(const std::vector<int>& keep);
   // The row alone, in temporal order, without padding; a copy.
   KvRingRows extract(int row) const;
-  // A row that holds `tokens` in temporal order, the last of `offset`.
-  void adopt(Planes tokens, int64_t offset);
+  // Becomes a row of `offset` tokens that holds its last ones: in temporal order, or `rotated`, the
+  // oldest of them at column `index`.
+  void adopt(Planes planes, int64_t offset, int64_t index, bool rotated);
+  // One row that was never padded: as mlx-lm's RotatingKVCache has it.
+  bool is_lone() const { return alone() && total_ == offsets_[0]; }
   void replace_planes(Planes planes) { planes_ = std::move(planes); }
 
   void prepare_prefill(const PrefillPadding& padding);

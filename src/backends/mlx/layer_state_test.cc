@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 
@@ -85,7 +87,7 @@ class Suite {
   int below(int n) { return int(random_() % uint32_t(n)); }
 
   void operate() {
-    switch (below(10)) {
+    switch (below(13)) {
       case 0:
         return add_row();
       case 1:
@@ -96,6 +98,12 @@ class Suite {
         return trim();
       case 4:
         return step(true);
+      case 5:
+        return round();
+      case 6:
+        return save();
+      case 7:
+        return restore();
       default:
         return step(false);
     }
@@ -144,6 +152,69 @@ class Suite {
     }
   }
 
+  // Steps of which an end chosen at random is taken back.
+  void round() {
+    const std::vector<NaiveRow> before = rows_;
+    in_round_ = true;
+    state_->begin_round();
+    for (int steps = below(4); steps > 0; steps--) step(below(5) == 0);
+    std::vector<int64_t> kept;
+    for (size_t r = 0; r < rows_.size(); r++) {
+      const size_t was = before[r].tokens.size();
+      kept.push_back(below(int(rows_[r].tokens.size() - was) + 1));
+      rows_[r].tokens.resize(was + size_t(kept.back()));
+    }
+    state_->end_round(kept);
+    in_round_ = false;
+    check_lengths();
+  }
+
+  // The saved bytes are those of the row's tokens, in order where no ring has turned.
+  void save() {
+    if (rows_.empty()) return;
+    const int row = below(int(rows_.size()));
+    const Snapshot saved = state_->snapshot(row);
+    const NaiveRow& naive = rows_[size_t(row)];
+    EXPECT_EQ(saved.numbers.at("tokens"), int64_t(naive.tokens.size()));
+    EXPECT_EQ(saved.numbers.at("bits"), naive.quantized ? spec_.quant.bits : 0);
+    const int64_t columns = saved.numbers.at("columns");
+    const KvCodec codec =
+        naive.quantized ? KvCodec{spec_.quant.bits, spec_.quant.group} : KvCodec{};
+    const bool turned = spec_.window > 0 && saved.numbers.at("rotated") != 0;
+    if (columns > 0 && !turned) {
+      const Row last(naive.tokens.end() - columns, naive.tokens.end());
+      const Planes expected =
+          contiguous(codec.encode(tokens_array({last}, false), tokens_array({last}, true)));
+      ASSERT_EQ(saved.ranges.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); i++) {
+        ASSERT_EQ(saved.ranges[i].bytes.size(), expected[i].nbytes());
+        EXPECT_EQ(std::memcmp(saved.ranges[i].bytes.data(), expected[i].data<char>(),
+                              expected[i].nbytes()),
+                  0);
+      }
+    }
+    saved_.emplace_back(saved, naive);
+    if (saved_.size() > 3) saved_.erase(saved_.begin() + below(int(saved_.size())));
+  }
+
+  void restore() {
+    if (saved_.empty() || rows_.empty()) return;
+    const auto& [saved, naive] = saved_[size_t(below(int(saved_.size())))];
+    const int row = below(int(rows_.size()));
+    state_->restore(row, saved);
+    rows_[size_t(row)] = naive;
+    check_lengths();
+    const Snapshot again = state_->snapshot(row);
+    EXPECT_EQ(again.numbers, saved.numbers);
+    for (size_t i = 0; i < saved.ranges.size(); i++)
+      EXPECT_TRUE(std::ranges::equal(again.ranges[i].bytes, saved.ranges[i].bytes));
+  }
+
+  void check_lengths() {
+    for (size_t r = 0; r < rows_.size(); r++)
+      EXPECT_EQ(state_->tokens(int(r)), int64_t(rows_[r].tokens.size()));
+  }
+
   // Steps of 1 to 9 tokens of some rows; `aborted` leaves everything as it was.
   void step(bool aborted) {
     if (rows_.empty()) return;
@@ -162,7 +233,7 @@ class Suite {
       const auto held = int64_t(naive.tokens.size());
       layout.rows.push_back({row, layout.total_tokens, int(count), held});
       layout.total_tokens += int(count);
-      if (spec_.quant.bits > 0 && held >= std::max<int64_t>(1, spec_.quant.start))
+      if (!in_round_ && spec_.quant.bits > 0 && held >= std::max<int64_t>(1, spec_.quant.start))
         naive.quantized = true;
       fresh.emplace_back();
       for (int64_t i = 0; i < count; i++) fresh.back().push_back(next_token_++);
@@ -187,8 +258,7 @@ class Suite {
       evaluate(state_->planes());
     }
     state_->commit_step();
-    for (size_t r = 0; r < rows_.size(); r++)
-      EXPECT_EQ(state_->tokens(int(r)), int64_t(rows_[r].tokens.size()));
+    check_lengths();
   }
 
   void check(const KvPart& part, const std::vector<int>& order, int count) {
@@ -243,6 +313,8 @@ class Suite {
   std::mt19937 random_;
   std::unique_ptr<MlxLayerState> state_;
   std::vector<NaiveRow> rows_;
+  std::vector<std::pair<Snapshot, NaiveRow>> saved_;
+  bool in_round_ = false;  // nothing is quantized then
   uint32_t next_token_ = 1;
 };
 
@@ -261,6 +333,62 @@ TEST(MlxLayerStateProperties, EqualAListOfRows) {
 
 TEST(MlxLayerState, RefusesGroupsThatHeadsDoNotHave) {
   EXPECT_THROW(make_layer_state({2, 32, 0, KvType::kF16, {8, 64, 0}}), Error);
+}
+
+void append(MlxLayerState& state, const Row& tokens) {
+  state.begin_step({{{0, 0, int(tokens.size()), state.tokens(0)}}, int(tokens.size())});
+  MaskCache masks;
+  state.append(tokens_array({tokens}, false), tokens_array({tokens}, true), false, masks);
+  evaluate(state.planes());
+  state.commit_step();
+}
+
+// Conversion happens one layer at a time: what it needs beside the planes is less than a layer's.
+TEST(MlxLayerState, QuantizingRowsTakesNoMoreThanOneLayerMore) {
+  constexpr int kTokens = 2048;
+  const Row tokens(kTokens, 7);
+  std::vector<std::unique_ptr<MlxLayerState>> layers;
+  for (int i = 0; i < 6; i++) {
+    layers.push_back(make_layer_state({kHeads, kDim, 0, KvType::kF32, {8, 32, kTokens}}));
+    layers.back()->add_row();
+    append(*layers.back(), tokens);
+  }
+  mx::clear_cache();
+  const size_t before = mx::get_active_memory(), layer = layers[0]->bytes(0);
+  ASSERT_GE(before, 6 * layer);
+  mx::reset_peak_memory();
+  for (const auto& state : layers) state->begin_step({{{0, 0, 1, kTokens}}, 1});
+  EXPECT_LE(mx::get_peak_memory(), before + layer);
+  EXPECT_LT(mx::get_active_memory(), before / 2);
+}
+
+TEST(MlxLayerState, RefusesSavedStatesThatDoNotFit) {
+  const auto state = make_layer_state({kHeads, kDim, 5, KvType::kF32, {8, 32, 0}});
+  state->add_row();
+  append(*state, {1, 2, 3, 4, 5});
+  append(*state, {6});
+  append(*state, {7});
+  const Snapshot good = state->snapshot(0);
+  ASSERT_EQ(good.numbers.at("rotated"), 1);
+  const auto refuses = [&](const std::function<void(Snapshot&)>& spoil) {
+    Snapshot bad = good;
+    spoil(bad);
+    EXPECT_THROW(state->restore(0, bad), Error);
+    EXPECT_EQ(state->tokens(0), 7);
+  };
+  refuses([](Snapshot& s) { s.layout = "cpu-blocks-1"; });
+  refuses([](Snapshot& s) { s.signature = "kv:full:f16:2x8"; });
+  refuses([](Snapshot& s) { s.numbers.erase("tokens"); });
+  refuses([](Snapshot& s) { s.numbers["tokens"] = -1; });
+  refuses([](Snapshot& s) { s.numbers["tokens"] = 4; });
+  refuses([](Snapshot& s) { s.numbers["columns"] = 4; });
+  refuses([](Snapshot& s) { s.numbers["index"] = 6; });
+  refuses([](Snapshot& s) { s.numbers["bits"] = 4; });
+  refuses([](Snapshot& s) { s.numbers["bits"] = 0; });
+  refuses([](Snapshot& s) { s.numbers["float_type"] = 3; });
+  refuses([](Snapshot& s) { s.ranges.pop_back(); });
+  refuses([](Snapshot& s) { s.ranges[0].bytes = s.ranges[0].bytes.first(10); });
+  state->restore(0, good);
 }
 
 TEST(MlxLayerState, RefusesStepsOfRaggedRows) {
