@@ -50,7 +50,8 @@ class PackedState final : public MlxLayerState {
   }
   size_t projected_bytes(int64_t tokens) const override {
     const bool quantized = spec_.quant.bits > 0 && tokens >= spec_.quant.start;
-    const double bits = quantized ? spec_.quant.bits + 2.0 * 16 / spec_.quant.group : 16;
+    const double plain = spec_.type == KvType::kF32 ? 32 : 16;  // of scales and biases too
+    const double bits = quantized ? spec_.quant.bits + 2 * plain / spec_.quant.group : plain;
     return size_t(double(Kind::columns(spec_, tokens)) * 2 * spec_.kv_heads * spec_.head_dim *
                   bits / 8);
   }

@@ -343,6 +343,20 @@ void append(MlxLayerState& state, const Row& tokens) {
   state.commit_step();
 }
 
+// 2 · heads · dimensions · bytes of an element · tokens, where planes grow by 256 columns.
+TEST(MlxLayerState, ATokenTakesWhatTheMathsSays) {
+  for (const auto& [quant, element] : {std::pair(KvQuant{}, 4.0),
+                                       {KvQuant{8, 32, 0}, 1 + 8.0 / 32},
+                                       {KvQuant{4, 32, 0}, 0.5 + 8.0 / 32}}) {
+    const auto state = make_layer_state({kHeads, kDim, 0, KvType::kF32, quant});
+    state->add_row();
+    append(*state, Row(1000, 3));
+    append(*state, Row(24, 4));
+    EXPECT_EQ(double(state->bytes(0)), 2 * kHeads * kDim * element * 1024);
+    EXPECT_EQ(state->projected_bytes(1024), state->bytes(0));
+  }
+}
+
 // Conversion happens one layer at a time: what it needs beside the planes is less than a layer's.
 TEST(MlxLayerState, QuantizingRowsTakesNoMoreThanOneLayerMore) {
   constexpr int kTokens = 2048;
