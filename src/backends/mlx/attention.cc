@@ -40,6 +40,19 @@ array softcapped(const array& q, const Planes& kv, const Mask& mask, const Atten
   return repeats > 1 ? mx::reshape(out, {batch, spec.heads, length, spec.head_dim}) : out;
 }
 
+// Of scores [B, (kv_heads, repeats | heads), L, S]; sinks [heads] are one more score of no value.
+// optiq/runtime/kv/rotating.py: mlx-lm itself has no quantized form with sinks.
+array softmax_with_sinks(const array& scores, const array& sinks, mx::Dtype type) {
+  mx::Shape heads(scores.shape().begin() + 1, scores.shape().end());
+  heads[heads.size() - 2] = heads[heads.size() - 1] = 1;
+  const array sink = mx::reshape(mx::astype(sinks, mx::float32), heads);
+  const array wide = mx::astype(scores, mx::float32);
+  const array peak = mx::maximum(mx::max(wide, -1, true), sink);
+  const array weights = mx::exp(mx::subtract(wide, peak));
+  const array total = mx::add(mx::sum(weights, -1, true), mx::exp(mx::subtract(sink, peak)));
+  return mx::astype(mx::divide(weights, total), type);
+}
+
 // quantized_scaled_dot_product_attention of mlx_lm/models/base.py.
 array quantized(const array& q, const Planes& planes, const KvCodec& codec, const Mask& mask,
                 const AttentionSpec& spec) {
@@ -51,7 +64,9 @@ array quantized(const array& q, const Planes& planes, const KvCodec& codec, cons
     for (array& plane : p) plane = mx::expand_dims(plane, -3);
   }
   array scores = mx::quantized_matmul(queries, p[0], p[1], p[2], true, codec.group, codec.bits);
-  scores = mx::softmax(masked(scores, mask, repeats > 1), -1, true);
+  scores = masked(scores, mask, repeats > 1);
+  scores = spec.sinks ? softmax_with_sinks(scores, array_of(*spec.sinks), q.dtype())
+                      : mx::softmax(scores, -1, true);
   const array out = mx::quantized_matmul(scores, p[3], p[4], p[5], false, codec.group, codec.bits);
   return repeats > 1 ? mx::reshape(out, {batch, spec.heads, length, spec.head_dim}) : out;
 }
@@ -61,8 +76,7 @@ array quantized(const array& q, const Planes& planes, const KvCodec& codec, cons
 array attention(const array& q, const Planes& planes, const KvCodec& codec, const Mask& mask,
                 const AttentionSpec& spec) {
   if (!codec.plain()) {
-    const bool special =
-        spec.softcap > 0 || spec.sinks || spec.widen != AttentionSpec::Widen::kNothing;
+    const bool special = spec.softcap > 0 || spec.widen != AttentionSpec::Widen::kNothing;
     if (!special) return quantized(q, planes, codec, mask, spec);
     const auto decoded = [&](size_t first) {
       return mx::dequantize(planes[first], planes[first + 1], planes[first + 2], codec.group,
