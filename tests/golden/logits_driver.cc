@@ -2,11 +2,14 @@
 //
 //   logits_driver MODEL IDS OUT.npy [--backend cpu|mlx] [--compute auto|f32] [--chunks A,B,…]
 //                 [--threads N] [--kv f16|bf16|f32] [--kv-bits 8|4] [--kv-group N] [--kv-start N]
+//                 [--argmax 1] [--from N]
 //
-// IDS holds one context a line: token ids separated by spaces. OUT.npy becomes f32 [sum of lengths,
-// vocabulary], row i the logits after token i of its context. A context is forwarded in steps of A,
-// B, … tokens, the last of these lengths for as often as needed. With --argmax 1 a row is the one
-// number of the largest logit.
+// IDS holds one context a line: token ids separated by spaces. OUT.npy, which may be a pipe,
+// becomes f32 [sum of lengths, vocabulary], row i the logits after token i of its context. A
+// context is forwarded in steps of A, B, … tokens, the last of these lengths for as often as
+// needed. With
+// --argmax 1 a row is the one number of the largest logit. With --from N the rows of the first N
+// tokens of every context are left out.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -36,6 +39,7 @@ struct Arguments {
   KvType kv = KvType::kF16;
   KvQuant quant;
   bool argmax = false;
+  size_t from = 0;
 };
 
 std::vector<int> numbers(const std::string& list) {
@@ -74,6 +78,8 @@ Arguments parse(int argc, char** argv) {
       a.cpu.threads = std::atoi(value.c_str());
     else if (option == "--argmax")
       a.argmax = value == "1";
+    else if (option == "--from")
+      a.from = size_t(std::max(0, std::atoi(value.c_str())));
     else if (option == "--kv-bits")
       a.quant.bits = std::atoi(value.c_str());
     else if (option == "--kv-group")
@@ -115,20 +121,25 @@ void write_header(std::ostream& out, size_t rows, size_t cols) {
   out << dictionary;
 }
 
+// Writes the rows of the tokens at `a.from` and later in their context.
 void forward(Backend& backend, const models::Model& model, States& states,
-             std::span<const int32_t> tokens, int64_t position, bool argmax, std::ostream& out) {
+             std::span<const int32_t> tokens, size_t position, const Arguments& a,
+             std::ostream& out) {
   StepLayout layout;
-  layout.rows.push_back({0, 0, int(tokens.size()), position});
+  layout.rows.push_back({0, 0, int(tokens.size()), int64_t(position)});
   layout.total_tokens = int(tokens.size());
   std::vector<HeadRequest> requests;
-  const auto want = argmax ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
-  for (int i = 0; i < layout.total_tokens; i++) requests.push_back({i, want});
+  const auto want = a.argmax ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
+  for (size_t i = a.from - std::min(a.from, position); i < tokens.size(); i++)
+    requests.push_back({int(i), want});
   for (auto& state : states) state->begin_step(layout);
   backend.begin_step(layout);
   const Tensor hidden = model.forward(backend, tokens, states, nullptr);
-  for (const Score& score : backend.head(hidden, model.head(), requests)) {
+  const auto scores =
+      requests.empty() ? std::vector<Score>{} : backend.head(hidden, model.head(), requests);
+  for (const Score& score : scores) {
     const auto best = float(score.arg_max);
-    const std::span<const float> values = argmax ? std::span(&best, 1) : score.logits;
+    const std::span<const float> values = a.argmax ? std::span(&best, 1) : score.logits;
     out.write(reinterpret_cast<const char*>(values.data()), std::streamsize(values.size_bytes()));
   }
   backend.end_step();
@@ -142,7 +153,7 @@ int run(int argc, char** argv) {
   const auto backend = make_backend(a.mlx, a.cpu);
   const auto model = models::load_model(*artifact, *backend);
   size_t total = 0;
-  for (const auto& ids : contexts) total += ids.size();
+  for (const auto& ids : contexts) total += ids.size() - std::min(ids.size(), a.from);
   std::ofstream out(a.out, std::ios::binary);
   write_header(out, total, a.argmax ? 1 : size_t(model->info().vocab));
   for (const auto& ids : contexts) {
@@ -155,8 +166,7 @@ int run(int argc, char** argv) {
     for (size_t at = 0, step = 0; at < ids.size(); step++) {
       const size_t wanted = size_t(a.chunks[std::min(step, a.chunks.size() - 1)]);
       const size_t count = std::min(wanted, ids.size() - at);
-      forward(*backend, *model, states, std::span(ids).subspan(at, count), int64_t(at), a.argmax,
-              out);
+      forward(*backend, *model, states, std::span(ids).subspan(at, count), at, a, out);
       at += count;
     }
   }
