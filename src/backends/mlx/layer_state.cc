@@ -93,7 +93,7 @@ class PackedState final : public MlxLayerState {
     if (drop < 0 || drop > tokens(row))
       fail(ErrorCode::kInternal, "KV state: cannot drop {} of {} tokens", drop, tokens(row));
     if (drop == 0) return true;
-    if (tokens(row) - drop < packs_.pack_of(row).minimum) return false;
+    if (tokens(row) - drop < packs_.minimum(row)) return false;
     return take_back(row, drop);
   }
 
@@ -180,7 +180,7 @@ class PackedState final : public MlxLayerState {
   Snapshot snapshot(int row) const override {
     require_idle("snapshot");
     Pack one = packs_.lone(row);
-    return save_row(spec_, {tokens(row), one.minimum, one.codec, Kind::save(one.packed)});
+    return save_row(spec_, {tokens(row), one.minimums[0], one.codec, Kind::save(one.packed)});
   }
   void restore(int row, const Snapshot& saved) override {
     require_idle("restore");
@@ -190,7 +190,7 @@ class PackedState final : public MlxLayerState {
     SavedRow loaded = load_row(spec_, saved, reader, columns);
     packs_.replace(row, {{},
                          loaded.codec,
-                         loaded.minimum,
+                         {loaded.minimum},
                          Kind::load(spec_, reader, std::move(loaded.image.planes), loaded.tokens)});
   }
 

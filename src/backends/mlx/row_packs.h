@@ -19,7 +19,8 @@ class RowPacks {
   struct Pack {
     std::vector<int> rows;  // their numbers in the state
     KvCodec codec;
-    int64_t minimum = 0;  // tokens a row held when it was quantized late: no way back beyond
+    // Tokens that each row held when it was quantized late: no way back beyond.
+    std::vector<int64_t> minimums;
     Rows packed;
   };
   struct Place {
@@ -44,6 +45,10 @@ class RowPacks {
     fail(ErrorCode::kInternal, "KV state: row {} of {} does not exist", row, rows_);
   }
   const Pack& pack_of(int row) const { return packs_[find(row).pack]; }
+  int64_t minimum(int row) const {
+    const Place at = find(row);
+    return packs_[at.pack].minimums[size_t(at.index)];
+  }
   int64_t tokens(int row) const {
     const Place at = find(row);
     return packs_[at.pack].packed.offsets()[size_t(at.index)];
@@ -52,11 +57,11 @@ class RowPacks {
   Pack lone(int row) const {
     const Place at = find(row);
     const Pack& from = packs_[at.pack];
-    return {{0}, from.codec, from.minimum, Kind::one(from.packed, at.index)};
+    return {{0}, from.codec, {from.minimums[size_t(at.index)]}, Kind::one(from.packed, at.index)};
   }
 
   void add_row() {
-    Pack empty{{}, {}, 0, Kind::make(spec_)};
+    Pack empty{{}, {}, {0}, Kind::make(spec_)};
     empty.packed.add_row();
     add(std::move(empty));
   }
@@ -139,11 +144,12 @@ class RowPacks {
   // The pack without the rows that `leaves` names.
   template <class Leaves>
   static Pack without(const Pack& pack, const Leaves& leaves) {
-    Pack rest{{}, pack.codec, pack.minimum, pack.packed};
+    Pack rest{{}, pack.codec, {}, pack.packed};
     std::vector<int> indices;
     for (size_t i = 0; i < pack.rows.size(); i++) {
       if (leaves(pack.rows[i])) continue;
       rest.rows.push_back(pack.rows[i]);
+      rest.minimums.push_back(pack.minimums[i]);
       indices.push_back(int(i));
     }
     if (rest.rows.size() != pack.rows.size()) rest.packed.filter(indices);
@@ -166,10 +172,10 @@ class RowPacks {
       if (pack.rows == rows) return;
     std::vector<Pack> ones;
     std::vector<const Rows*> parts;
-    Pack joined{rows, pack_of(rows[0]).codec, 0, Kind::make(spec_)};
+    Pack joined{rows, pack_of(rows[0]).codec, {}, Kind::make(spec_)};
     for (const int row : rows) {
       ones.push_back(lone(row));
-      joined.minimum = std::max(joined.minimum, ones.back().minimum);
+      joined.minimums.push_back(ones.back().minimums[0]);
     }
     for (const Pack& one : ones) parts.push_back(&one.packed);
     joined.packed.merge(parts);
@@ -184,8 +190,7 @@ class RowPacks {
     evaluate(planes);
     Kind::replace(pack.packed, std::move(planes));
     pack.codec = codec;
-    for (const int64_t offset : pack.packed.offsets())
-      if (spec_.quant.start > 0) pack.minimum = std::max(pack.minimum, offset);
+    if (spec_.quant.start > 0) pack.minimums = pack.packed.offsets();
     mx::clear_cache();
   }
 
