@@ -361,17 +361,19 @@ class LayerStateSuite {
     for (int head = 0; head < kind_.heads; head++) {
       const int kv_head = head / (kind_.heads / spec.kv_heads);
       std::vector<double> sums(spec.head_dim, 0.0);
+      std::vector<double> query(q + head * spec.head_dim, q + (head + 1) * spec.head_dim);
+      if (row.quantized) query = rotated(query);
       double total = 0;
       for (int64_t t = first; t <= position; t++) {
         const std::vector<float> key = kept(row, t, kKeys, kv_head);
         const std::vector<float> value = kept(row, t, kValues, kv_head);
         double logit = 0;
-        for (int d = 0; d < spec.head_dim; d++)
-          logit += q[head * spec.head_dim + d] * double(key[size_t(d)]);
+        for (int d = 0; d < spec.head_dim; d++) logit += query[size_t(d)] * double(key[size_t(d)]);
         total += std::exp(logit);
         for (int d = 0; d < spec.head_dim; d++)
           sums[d] += std::exp(logit) * double(value[size_t(d)]);
       }
+      if (row.quantized) sums = rotated(sums);
       for (int d = 0; d < spec.head_dim; d++) {
         const double error = std::fabs(sums[d] / total - out[head * spec.head_dim + d]);
         if (!(error <= worst)) worst = error;
