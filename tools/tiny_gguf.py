@@ -168,6 +168,17 @@ def add_gemma4(writer, config):
     writer.add_tensor("rope_freqs.weight", np.array([1] * turning + [1e30] * (pairs - turning), np.float32))
 
 
+def idle_keys(config):
+    """Keys and values of the layers that read those of others: published files have them, nothing reads them."""
+    count = config["num_hidden_layers"]
+    for layer in range(count - config["num_kv_shared_layers"], count):
+        dim = config["head_dim" if config["layer_types"][layer] == "sliding_attention" else "global_head_dim"]
+        for name in ("attn_k", "attn_v"):
+            yield (f"blk.{layer}.{name}.weight",
+                   np.ones((config["num_key_value_heads"] * dim, config["hidden_size"]), np.float32))
+        yield f"blk.{layer}.attn_k_norm.weight", np.ones(dim, np.float32)
+
+
 def gate_above_up(tensors):
     """The tensors (name -> rows and type) with the two projections of all experts in one."""
     out = {}
@@ -310,6 +321,8 @@ def write(path, config, weights, quant, tokenizer, tokenizer_config):
             tensors[stored_name] = rows, kind
     for name, (rows, kind) in (gate_above_up(tensors) if is_gemma4 else tensors).items():
         writer.add_tensor(name, np.ascontiguousarray(rows), raw_dtype=kind)
+    for name, rows in idle_keys(config) if is_gemma4 else ():
+        writer.add_tensor(name, rows)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
