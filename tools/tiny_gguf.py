@@ -38,7 +38,8 @@ GEMMA4_NAMES = GEMMA_NAMES | {
 ARCHITECTURES = {
     "llama": ("llama", {}), "mistral": ("llama", {}), "qwen2": ("qwen2", {}), "qwen3": ("qwen3", {}),
     "gemma": ("gemma", {}), "gemma2": ("gemma2", GEMMA_NAMES), "gemma3_text": ("gemma3", GEMMA_NAMES),
-    "gemma4_text": ("gemma4", GEMMA4_NAMES), "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "olmo3": ("olmo2", GEMMA_NAMES),
+    "gemma4_text": ("gemma4", GEMMA4_NAMES),
+    "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "olmo3": ("olmo2", GEMMA_NAMES),
     "exaone4": ("exaone4", GEMMA_NAMES),
     "smollm3": ("smollm3", {}), "granite": ("granite", {}), "minicpm": ("minicpm", {}),
     "starcoder2": ("starcoder2", {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
