@@ -7,7 +7,7 @@
 llama-perplexity cuts the text into contexts and saves its log-probabilities of the second half of each
 (--save-all-logits); mantou computes the same tokens; tools/float_reference.py judges both, row by row. Prints
 the mean KL(reference || engine) in nats a token and the ratio. Both run with their default KV cache (f16).
-Gemma: llama.cpp does not round the embedding factor to bf16, so it is judged by a reference that does not either.
+Gemma 3: llama.cpp does not round the embedding factor to bf16, so it is judged by a reference that does not either.
 llama-perplexity saves log-probabilities in 16 bits, which adds about 1e-8 to its KL, and cuts off what is 16 nats
 below the best: both engines are compared over the ids it kept, all distributions normalised over them.
 Fails when a ratio exceeds --limit. Minutes of time, and 4 bytes for each token and vocabulary entry in $TMPDIR.
@@ -86,8 +86,8 @@ def measure(args, model, scratch):
     (scratch / "ids").write_text("\n".join(" ".join(map(str, row)) for row in theirs.tokens) + "\n")
     run([args.driver, model, scratch / "ids", scratch / "ours.npy"])
     ours = np.load(scratch / "ours.npy", mmap_mode="r").reshape(*theirs.tokens.shape, -1)
-    reference = float_reference.Model(model, np.float32)
-    unrounded = float_reference.Model(model, np.float32, rounded_scale=False) if reference.gemma else None
+    reference = float_reference.load(model, np.float32)
+    unrounded = float_reference.load(model, np.float32, rounded_scale=False) if reference.family == "gemma3" else None
     divergences = []
     for chunk, tokens in enumerate(theirs.tokens):
         hidden = reference.hidden_states(tokens)

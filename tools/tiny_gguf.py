@@ -38,7 +38,8 @@ GEMMA4_NAMES = GEMMA_NAMES | {
 ARCHITECTURES = {
     "llama": ("llama", {}), "mistral": ("llama", {}), "qwen2": ("qwen2", {}), "qwen3": ("qwen3", {}),
     "gemma": ("gemma", {}), "gemma2": ("gemma2", GEMMA_NAMES), "gemma3_text": ("gemma3", GEMMA_NAMES),
-    "gemma4_text": ("gemma4", GEMMA4_NAMES), "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "olmo3": ("olmo2", GEMMA_NAMES),
+    "gemma4_text": ("gemma4", GEMMA4_NAMES),
+    "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "olmo3": ("olmo2", GEMMA_NAMES),
     "exaone4": ("exaone4", GEMMA_NAMES),
     "smollm3": ("smollm3", {}), "granite": ("granite", {}), "minicpm": ("minicpm", {}),
     "starcoder2": ("starcoder2", {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}),
@@ -166,6 +167,17 @@ def add_gemma4(writer, config):
     pairs = config["global_head_dim"] // 2
     turning = int(pairs * ropes["full_attention"]["partial_rotary_factor"])
     writer.add_tensor("rope_freqs.weight", np.array([1] * turning + [1e30] * (pairs - turning), np.float32))
+
+
+def idle_keys(config):
+    """Keys and values of the layers that read those of others: published files have them, nothing reads them."""
+    count = config["num_hidden_layers"]
+    for layer in range(count - config["num_kv_shared_layers"], count):
+        dim = config["head_dim" if config["layer_types"][layer] == "sliding_attention" else "global_head_dim"]
+        for name in ("attn_k", "attn_v"):
+            yield (f"blk.{layer}.{name}.weight",
+                   np.ones((config["num_key_value_heads"] * dim, config["hidden_size"]), np.float32))
+        yield f"blk.{layer}.attn_k_norm.weight", np.ones(dim, np.float32)
 
 
 def gate_above_up(tensors):
@@ -310,6 +322,8 @@ def write(path, config, weights, quant, tokenizer, tokenizer_config):
             tensors[stored_name] = rows, kind
     for name, (rows, kind) in (gate_above_up(tensors) if is_gemma4 else tensors).items():
         writer.add_tensor(name, np.ascontiguousarray(rows), raw_dtype=kind)
+    for name, rows in idle_keys(config) if is_gemma4 else ():
+        writer.add_tensor(name, rows)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -39,6 +39,13 @@ Layers read_layers(const GgufFile& file, int64_t count) {
     fail_param(ErrorCode::kCorruptData, kSharedLayers, "{}: {} is {}, must be 0 … {}",
                file.origin(), kSharedLayers, shared, count - 1);
   layers.own = count - shared;
+  const auto own_end = layers.slides.begin() + layers.own;
+  for (const bool slides : {false, true})
+    if (std::find(own_end, layers.slides.end(), slides) != layers.slides.end() &&
+        std::find(layers.slides.begin(), own_end, slides) == own_end)
+      fail_param(ErrorCode::kCorruptData, kSharedLayers,
+                 "{}: {} is {}, which leaves no {} layer whose keys the others could share",
+                 file.origin(), kSharedLayers, shared, slides ? "sliding" : "full");
   return layers;
 }
 
@@ -85,9 +92,9 @@ void set_key_heads(const GgufFile& file, const Layers& layers, json& config) {
   const auto sliding = common(file, kKeyHeads, heads, [&](size_t i) { return layers.slides[i]; });
   const auto full = common(file, kKeyHeads, heads, [&](size_t i) { return !layers.slides[i]; });
   const auto first_full = std::find(layers.slides.begin(), layers.slides.end(), false);
-  const auto index = first_full - layers.slides.begin();
-  const bool keys_are_values =
-      index < layers.own && file.find_tensor(fmt::format("blk.{}.attn_v.weight", index)) == nullptr;
+  const std::string values =
+      fmt::format("blk.{}.attn_v.weight", first_full - layers.slides.begin());
+  const bool keys_are_values = full && file.find_tensor(values) == nullptr;
   if (!keys_are_values && sliding && full && *sliding != *full)
     fail_param(ErrorCode::kUnsupported, kKeyHeads,
                "{}: {} is {} in sliding and {} in full layers that have values of their own, which "

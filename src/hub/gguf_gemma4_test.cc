@@ -196,6 +196,8 @@ TEST_F(GgufGemma4Test, RefusesNumbersThatDoNotFit) {
   };
   expect_refused(ErrorCode::kCorruptData, "gemma4.attention.shared_kv_layers is 6, must be 0 … 5",
                  with("attention.shared_kv_layers", 6));
+  expect_refused(ErrorCode::kCorruptData, "is 4, which leaves no full layer",
+                 with("attention.shared_kv_layers", 4));
   expect_refused(ErrorCode::kCorruptData, "gemma4.attention.head_count_kv is 0, must be 1",
                  with("attention.head_count_kv", 0));
   expect_refused(ErrorCode::kUnsupported, "gemma4.attention.value_length_swa is 8",

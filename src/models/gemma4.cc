@@ -199,7 +199,10 @@ class Gemma4 final : public Model {
     layer.q = load_.linear(at + "q_proj", q_width, d.hidden, false);
     layer.o = load_.linear(at + "o_proj", d.hidden, q_width, false);
     layer.q_norm = norm(at + "q_norm", dim);
-    if (shares) return;
+    if (shares) {  // published checkpoints hold what the training left there
+      for (const char* name : {"k_proj", "v_proj", "k_norm"}) load_.leave_out(at + name);
+      return;
+    }
     layer.k = load_.linear(at + "k_proj", kv_width, d.hidden, false);
     if (!c_.keys_are_values || c_.sliding[size_t(i)])
       layer.v = load_.linear(at + "v_proj", kv_width, d.hidden, false);
