@@ -37,17 +37,17 @@ void* open_plugin() {
              "this mantou was built without the mlx backend; scripts/run.sh --mlx builds one");
 }
 
-std::unique_ptr<Backend> make_mlx_backend() {
+std::unique_ptr<Backend> make_mlx_backend(int threads) {
   void* const library = open_plugin();
   using Build = const char*();
-  using Make = Backend*();
+  using Make = Backend*(int threads);
   const auto build = reinterpret_cast<Build*>(dlsym(library, "mantou_backend_build"));
   const auto make = reinterpret_cast<Make*>(dlsym(library, "mantou_make_backend"));
   if (!build || !make || std::string_view(build()) != MANTOU_BUILD_ID)
     fail_param(ErrorCode::kUnsupported, "backend",
                "{} belongs to another build of mantou; scripts/run.sh --mlx builds it again",
                kPlugin);
-  return std::unique_ptr<Backend>(make());
+  return std::unique_ptr<Backend>(make(threads));
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ std::unique_ptr<Backend> make_backend(const ModelOptions& options, int threads) 
   if (options.compute == Compute::kF32)
     fail_param(ErrorCode::kInvalidArgument, "compute",
                "--compute f32 is the cpu backend's; mlx computes in the model's own type");
-  return make_mlx_backend();
+  return make_mlx_backend(threads);
 }
 
 }  // namespace mantou::cli
