@@ -1,8 +1,11 @@
 #include "cli/backends.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <vector>
 
@@ -23,10 +26,26 @@ std::vector<fs::path> plugin_places() {
           folder.parent_path() / "lib/mantou" / kPlugin};
 }
 
+// A library that was copied in part: loading it would end the program by a signal. The table of
+// sections lies at a library's end.
+bool is_cut_off(const fs::path& file) {
+  Elf64_Ehdr header{};
+  std::ifstream in(file, std::ios::binary);
+  if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return true;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;  // dlopen says so
+  const uint64_t size = fs::file_size(file), table = uint64_t{header.e_shnum} * header.e_shentsize;
+  return header.e_shoff > size || table > size - header.e_shoff;
+}
+
 // The backend's functions live as long as the program.
 void* open_plugin() {
   for (const fs::path& place : plugin_places()) {
     if (!fs::exists(place)) continue;
+    if (is_cut_off(place))
+      fail_param(ErrorCode::kUnsupported, "backend",
+                 "the mlx backend cannot be loaded: {} is cut off; scripts/run.sh --mlx builds it "
+                 "again",
+                 place.string());
     void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library) return library;
     fail_param(ErrorCode::kUnsupported, "backend",

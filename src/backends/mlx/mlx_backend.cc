@@ -303,8 +303,9 @@ std::unique_ptr<Backend> make_mlx_backend(int threads) {
   const std::string built =
       fmt::format("{}.{}.{}", MLX_VERSION_MAJOR, MLX_VERSION_MINOR, MLX_VERSION_PATCH);
   if (built != mx::version())
-    fail(ErrorCode::kUnsupported, "libmlx is {}, this program was built for {}", mx::version(),
-         built);
+    fail_param(ErrorCode::kUnsupported, "backend",
+               "libmlx is {}, this program was built for {}; scripts/run.sh --mlx sets it up again",
+               mx::version(), built);
   mx::disable_compile();  // on CPUs it would run a compiler
   return std::make_unique<MlxBackend>(threads);
 }
