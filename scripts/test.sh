@@ -127,12 +127,17 @@ api_python() {
   echo "$venv/bin/python"
 }
 
-# Serves the starter model and runs each tests/api/*_client_test.py against it.
 stage_api() {
-  local python client url='' log=$RESULTS/api-server.log status=0
-  python=$(api_python) || { record "api: the clients' packages are here" 1; return 0; }
   scripts/models.sh starter >/dev/null && build test mantou || { record "api: the server is here" 1; return 0; }
-  "$BUILD/test/mantou" serve -m starter --port 0 >"$log" 2>&1 &
+  run_clients api -m starter
+}
+
+# run_clients NAME FLAG…: `mantou serve FLAG…`, and each tests/api/*_client_test.py against it.
+run_clients() {
+  local name=$1 python client url='' log=$RESULTS/$1-server.log status=0
+  shift
+  python=$(api_python) || { record "$name: the clients' packages are here" 1; return 0; }
+  "$BUILD/test/mantou" serve "$@" --port 0 >"$log" 2>&1 &
   local server=$!
   for ((i = 0; i < 600; i++)); do
     url=$(grep -oE 'http://[0-9.]+:[0-9]+' "$log" | head -1) && break
@@ -141,12 +146,12 @@ stage_api() {
   done
   if [ -n "$url" ]; then
     for client in tests/api/*_client_test.py; do
-      check "api: $(basename "$client" .py)" timeout 600 "$python" "$client" --base-url "$url"
+      check "$name: $(basename "$client" .py)" timeout 600 "$python" "$client" --base-url "$url"
     done
   fi
   kill -TERM $server 2>/dev/null || true
   wait $server || status=$?
-  record "api: the server starts and ends in order" $status "$log"
+  record "$name: the server starts and ends in order" $status "$log"
 }
 
 stage_mlx() {
@@ -156,7 +161,10 @@ stage_mlx() {
     run_suites test backends_mlx
     scripts/models.sh starter >/dev/null || record "the starter model is here" 1
     check "mlx: the program answers" "$BUILD/test/mantou" generate --exact -m starter -p Hello -n 3
-    check "mlx: tests/exact" timeout 1800 tests/exact --archs "$archs"
+    local tiny=$RESULTS/tiny
+    check "mlx: tests/exact" timeout 1800 tests/exact --archs "$archs" --keep "$tiny"
+    run_clients mlx -m "$tiny/llama/q4" --backend mlx
+    check "mlx: refusals" tests/mlx_refusals --mantou "$BUILD/test/mantou" --model "$tiny/llama/q4"
   else
     record "mlx builds" 1
   fi

@@ -1,8 +1,11 @@
 #include "cli/backends.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <vector>
 
@@ -23,10 +26,26 @@ std::vector<fs::path> plugin_places() {
           folder.parent_path() / "lib/mantou" / kPlugin};
 }
 
+// A library that was copied in part: loading it would end the program by a signal. The table of
+// sections lies at a library's end.
+bool is_cut_off(const fs::path& file) {
+  Elf64_Ehdr header{};
+  std::ifstream in(file, std::ios::binary);
+  if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return true;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;  // dlopen says so
+  const uint64_t size = fs::file_size(file), table = uint64_t{header.e_shnum} * header.e_shentsize;
+  return header.e_shoff > size || table > size - header.e_shoff;
+}
+
 // The backend's functions live as long as the program.
 void* open_plugin() {
   for (const fs::path& place : plugin_places()) {
     if (!fs::exists(place)) continue;
+    if (is_cut_off(place))
+      fail_param(ErrorCode::kUnsupported, "backend",
+                 "the mlx backend cannot be loaded: {} is cut off; scripts/run.sh --mlx builds it "
+                 "again",
+                 place.string());
     void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library) return library;
     fail_param(ErrorCode::kUnsupported, "backend",
@@ -37,17 +56,17 @@ void* open_plugin() {
              "this mantou was built without the mlx backend; scripts/run.sh --mlx builds one");
 }
 
-std::unique_ptr<Backend> make_mlx_backend() {
+std::unique_ptr<Backend> make_mlx_backend(int threads) {
   void* const library = open_plugin();
   using Build = const char*();
-  using Make = Backend*();
+  using Make = Backend*(int threads);
   const auto build = reinterpret_cast<Build*>(dlsym(library, "mantou_backend_build"));
   const auto make = reinterpret_cast<Make*>(dlsym(library, "mantou_make_backend"));
   if (!build || !make || std::string_view(build()) != MANTOU_BUILD_ID)
     fail_param(ErrorCode::kUnsupported, "backend",
                "{} belongs to another build of mantou; scripts/run.sh --mlx builds it again",
                kPlugin);
-  return std::unique_ptr<Backend>(make());
+  return std::unique_ptr<Backend>(make(threads));
 }
 
 }  // namespace
@@ -58,7 +77,7 @@ std::unique_ptr<Backend> make_backend(const ModelOptions& options, int threads) 
   if (options.compute == Compute::kF32)
     fail_param(ErrorCode::kInvalidArgument, "compute",
                "--compute f32 is the cpu backend's; mlx computes in the model's own type");
-  return make_mlx_backend();
+  return make_mlx_backend(threads);
 }
 
 }  // namespace mantou::cli

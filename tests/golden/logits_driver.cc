@@ -63,7 +63,7 @@ std::vector<int> numbers(const std::string& list) {
 std::unique_ptr<Backend> make_backend(bool mlx, const cpu::CpuOptions& options) {
   if (!mlx) return cpu::make_cpu_backend(options);
 #ifdef MANTOU_MLX
-  return on_mlx::make_mlx_backend();
+  return on_mlx::make_mlx_backend(std::max(1, options.threads));
 #else
   fail(ErrorCode::kUnsupported, "this build has no mlx backend");
 #endif

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "backends/mlx/linear.h"
+
 namespace mantou::on_mlx {
 namespace {
 
@@ -100,18 +102,6 @@ array activate(Activation activation, const std::optional<array>& gate, const ar
                        : activation == Activation::kGeluTanh ? gelu_tanh(in)
                                                              : gelu_erf(in);
   return gate ? mx::multiply(active, up) : active;
-}
-
-array linear(const array& x, const Linear& linear) {
-  const ArrayStorage& w = storage_of(linear.weight);
-  const std::optional<array> bias =
-      linear.bias ? std::optional(array_of(*linear.bias)) : std::nullopt;
-  if (w.mode.empty()) {
-    const array matrix = mx::transpose(w.value);
-    return bias ? mx::addmm(*bias, x, matrix) : mx::matmul(x, matrix);
-  }
-  array y = mx::quantized_matmul(x, w.value, *w.scales, w.biases, true, w.group, w.bits, w.mode);
-  return bias ? mx::add(y, *bias) : y;
 }
 
 array mlp(const array& x, const Mlp& mlp) {

@@ -9,7 +9,6 @@ namespace mantou::on_mlx {
 // activation(gate) · up; `up` alone is activated when there is no gate.
 array activate(Activation activation, const std::optional<array>& gate, const array& up);
 
-array linear(const array& x, const Linear& linear);
 array mlp(const array& x, const Mlp& mlp);
 
 // x [B, L, hidden] through the experts chosen by what the router makes of `routed`, and the shared

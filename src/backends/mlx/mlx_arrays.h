@@ -29,12 +29,20 @@ inline const array& array_of(const Tensor& tensor) {
 
 // A weight as MLX holds it: dense, or words of codes with scales (and biases).
 struct ArrayStorage final : WeightStorage {
+  // Some of the rows, and the stream that computes with them.
+  struct Part {
+    array value;
+    std::optional<array> scales, biases;
+    mx::StreamOrDevice stream;
+  };
+
   explicit ArrayStorage(array v) : value(std::move(v)) {}
 
   array value;
   std::optional<array> scales, biases;
   int bits = 0, group = 0;
-  std::string mode;  // MLX's name; empty: dense
+  std::string mode;         // MLX's name; empty: dense
+  std::vector<Part> parts;  // all rows once more, as views; empty: not split
 };
 
 inline const ArrayStorage& storage_of(const Weight& weight) {

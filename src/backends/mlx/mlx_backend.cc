@@ -7,6 +7,7 @@
 #include "backends/mlx/attention.h"
 #include "backends/mlx/experts.h"
 #include "backends/mlx/layer_state.h"
+#include "backends/mlx/linear.h"
 #include "backends/mlx/pack.h"
 #include "backends/mlx/rope.h"
 #include "base/error.h"
@@ -52,6 +53,8 @@ struct PackedTable {
 
 class MlxBackend final : public Backend {
  public:
+  explicit MlxBackend(int threads) : lanes_(make_lanes(threads)) {}
+
   std::string_view name() const override { return "mlx"; }
   std::string_view numerics_id() const override { return numerics_id_; }
 
@@ -59,7 +62,9 @@ class MlxBackend final : public Backend {
     // A table that is also the head's matrix is held once.
     if (table_ && use == WeightUse::kMatrix && table_->raw.bytes.data() == raw.data.bytes.data())
       return table_->weight;
-    const Weight weight(raw.rows, raw.cols, on_mlx::pack(raw, use));
+    const auto storage = on_mlx::pack(raw, use);
+    if (use != WeightUse::kVector) split(*storage, lanes_);
+    const Weight weight(raw.rows, raw.cols, storage);
     if (use == WeightUse::kTable) table_ = PackedTable{raw.data, weight};
     if (use == WeightUse::kTable) own_type_ = kv_type_of(storage_of(weight));
     return weight;
@@ -292,6 +297,7 @@ class MlxBackend final : public Backend {
   }
 
   const std::string numerics_id_ = std::string("mlx-") + mx::version();
+  const Lanes lanes_;
   std::optional<PackedTable> table_;
   KvType own_type_ = KvType::kBF16;
   std::map<const Rope*, RopeCall> ropes_;
@@ -304,14 +310,15 @@ class MlxBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_mlx_backend() {
+std::unique_ptr<Backend> make_mlx_backend(int threads) {
   const std::string built =
       fmt::format("{}.{}.{}", MLX_VERSION_MAJOR, MLX_VERSION_MINOR, MLX_VERSION_PATCH);
   if (built != mx::version())
-    fail(ErrorCode::kUnsupported, "libmlx is {}, this program was built for {}", mx::version(),
-         built);
+    fail_param(ErrorCode::kUnsupported, "backend",
+               "libmlx is {}, this program was built for {}; scripts/run.sh --mlx sets it up again",
+               mx::version(), built);
   mx::disable_compile();  // on CPUs it would run a compiler
-  return std::make_unique<MlxBackend>();
+  return std::make_unique<MlxBackend>(threads);
 }
 
 }  // namespace mantou::on_mlx

@@ -8,8 +8,8 @@
 
 namespace mantou::on_mlx {
 
-// MLX's default device. The version of the loaded libmlx must be the one this was built for
-// (kUnsupported).
-std::unique_ptr<Backend> make_mlx_backend();
+// MLX's default device; products with weights on `threads` threads. The version of the loaded
+// libmlx must be the one this was built for (kUnsupported).
+std::unique_ptr<Backend> make_mlx_backend(int threads);
 
 }  // namespace mantou::on_mlx

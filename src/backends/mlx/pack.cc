@@ -100,7 +100,7 @@ array gathered(std::span<const RawWeight> matrices, const mx::Shape& lead,
   return gather.finish();
 }
 
-std::shared_ptr<const ArrayStorage> pack_all(std::span<const RawWeight> matrices, mx::Shape lead) {
+std::shared_ptr<ArrayStorage> pack_all(std::span<const RawWeight> matrices, mx::Shape lead) {
   const RawWeight& first = matrices[0];
   const auto data = [](const RawWeight& m) -> const RawTensor& { return m.data; };
   if (!first.scales) {
@@ -128,11 +128,11 @@ std::shared_ptr<const ArrayStorage> pack_all(std::span<const RawWeight> matrices
 
 }  // namespace
 
-std::shared_ptr<const ArrayStorage> pack(const RawWeight& raw, WeightUse use) {
+std::shared_ptr<ArrayStorage> pack(const RawWeight& raw, WeightUse use) {
   return pack_all({&raw, 1}, use == WeightUse::kVector ? mx::Shape{} : mx::Shape{int(raw.rows)});
 }
 
-std::shared_ptr<const ArrayStorage> pack_experts(std::span<const RawWeight> experts) {
+std::shared_ptr<ArrayStorage> pack_experts(std::span<const RawWeight> experts) {
   return pack_all(experts, {int(experts.size()), int(experts[0].rows)});
 }
 

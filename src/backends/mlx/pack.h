@@ -10,10 +10,10 @@ namespace mantou::on_mlx {
 
 // [rows, cols] (a vector: [cols]). Dense f32, f16, bf16 and MLX's quantizations stay as they are;
 // GGUF blocks become f32.
-std::shared_ptr<const ArrayStorage> pack(const RawWeight& raw, WeightUse use);
+std::shared_ptr<ArrayStorage> pack(const RawWeight& raw, WeightUse use);
 
 // [experts, rows, cols] of matrices of one format; an expert in another format is an error that
 // names its tensor.
-std::shared_ptr<const ArrayStorage> pack_experts(std::span<const RawWeight> experts);
+std::shared_ptr<ArrayStorage> pack_experts(std::span<const RawWeight> experts);
 
 }  // namespace mantou::on_mlx
