@@ -215,8 +215,10 @@ def main():
     parser.add_argument("models", nargs="+", type=pathlib.Path, help=".gguf files")
     parser.add_argument("--driver", default="build/release/tests/logits_driver")
     parser.add_argument("--llama-perplexity", help="without it mantou is measured alone, on the same tokens")
-    parser.add_argument("--llama-args", default="", help='further flags of llama-perplexity, such as "--no-repack"')
-    parser.add_argument("--driver-args", default="", help='further options of logits_driver, such as "--compute f32"')
+    parser.add_argument("--llama-args", default="",
+                        help="further flags of llama-perplexity, such as --llama-args=--no-repack")
+    parser.add_argument("--driver-args", default="",
+                        help='further options of logits_driver, such as --driver-args="--compute f32"')
     parser.add_argument("--caches", type=cache_list, default=["8", "4"],
                         help=f"some of {','.join(CACHES)}; default 8,4")
     parser.add_argument("--text", type=pathlib.Path)
