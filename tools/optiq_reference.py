@@ -43,9 +43,13 @@ def compute(directory, prompt, count, schedules, start):
 
 
 def prepare():
+    import gc
     import mlx.core as mx
+    import optiq.serve  # noqa: F401
     mx.set_default_device(mx.cpu)
     mx.disable_compile()
+    gc.collect()
+    gc.freeze()  # mlx-optiq collects garbage for each layer that it quantizes
 
 
 class Optiq:
