@@ -174,7 +174,7 @@ class Suite {
     std::vector<int> order(rows_.size());
     for (size_t i = 0; i < order.size(); i++) order[i] = int(i);
     if (below(3) == 0) std::shuffle(order.begin(), order.end(), random_);
-    if (below(3) == 0) order.resize(size_t(1 + below(int(order.size()))));
+    if (below(3) == 0) order.resize(1 + size_t(below(int(order.size()))));
     const int counts[] = {1, 1, 1, 1, 2, 5, 9};
     int64_t count = counts[below(7)];
     for (const int row : order) count = std::min(count, state_->append_limit(row));
