@@ -7,7 +7,7 @@
 llama-perplexity cuts the text into contexts and saves its log-probabilities of the second half of each
 (--save-all-logits); mantou computes the same tokens; tools/float_reference.py judges both, row by row. Prints
 the mean KL(reference || engine) in nats a token and the ratio. Both run with their default KV cache (f16).
-Gemma: llama.cpp does not round the embedding factor to bf16, so it is judged by a reference that does not either.
+Gemma 3: llama.cpp does not round the embedding factor to bf16, so it is judged by a reference that does not either.
 llama-perplexity saves log-probabilities in 16 bits, which adds about 1e-8 to its KL, and cuts off what is 16 nats
 below the best: both engines are compared over the ids it kept, all distributions normalised over them.
 Fails when a ratio exceeds --limit. Minutes of time, and 4 bytes for each token and vocabulary entry in $TMPDIR.
@@ -25,26 +25,34 @@ import float_reference
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
+def read_array(stream, dtype, shape):
+    """The next elements of a file or a pipe."""
+    size = np.dtype(dtype).itemsize * int(np.prod(shape))
+    data = stream.read(size)
+    if len(data) != size:
+        sys.exit(f"{stream.name} ends too early")
+    return np.frombuffer(data, dtype).reshape(shape)
+
+
 class SavedLogits:
     """What llama-perplexity saves: a header, the tokens [chunks, context], then for each context the rows from its
-    middle to the last but one: scale and lowest log-probability as f32, then a 16-bit number an id."""
+    middle to the last but one: scale and lowest log-probability as f32, then a 16-bit number an id. Read in order,
+    from a file or a pipe."""
 
-    def __init__(self, path, bos):
-        magic = path.open("rb").read(8)
-        if magic != b"_logits_":
-            sys.exit(f"{path} does not begin with _logits_")
-        self.context, self.vocabulary, chunks = np.fromfile(path, np.int32, 3, offset=8)
-        self.tokens = np.fromfile(path, np.int32, chunks * self.context, offset=20).reshape(chunks, -1).astype(np.int64)
+    def __init__(self, stream, bos):
+        if stream.read(8) != b"_logits_":
+            sys.exit(f"{stream.name} does not begin with _logits_")
+        self.stream = stream
+        self.context, self.vocabulary, chunks = map(int, read_array(stream, np.int32, 3))
+        self.tokens = read_array(stream, np.int32, (chunks, self.context)).astype(np.int64)
         if bos is not None:
             self.tokens[:, 0] = bos  # as the run itself replaced it
         self.first = self.context // 2
-        width = 2 * ((self.vocabulary + 1) // 2) + 4
-        start = 20 + 4 * self.tokens.size
-        self.data = np.memmap(path, np.uint16, "r", start).reshape(chunks, self.context - 1 - self.first, width)
+        self.width = 2 * ((self.vocabulary + 1) // 2) + 4
 
-    def log_probabilities(self, chunk, part):
-        """Those of the ids that were not cut off, -inf for the others."""
-        rows = self.data[chunk, part]
+    def log_probabilities(self, count):
+        """The next rows: those of the ids that were not cut off, -inf for the others."""
+        rows = read_array(self.stream, np.uint16, (count, self.width))
         scale, lowest = np.ascontiguousarray(rows[:, :4]).view(np.float32).astype(np.float64).T
         codes = rows[:, 4:4 + self.vocabulary]
         return np.where(codes > 0, scale[:, None] * codes + lowest[:, None], -np.inf)
@@ -74,19 +82,19 @@ def measure(args, model, scratch):
     """Mean KL of mantou and of llama.cpp, and the number of rows."""
     run([args.llama_perplexity, "-m", model, "-f", args.text, "-c", args.context, "-b", args.context,
          *args.llama_args.split(), "--save-all-logits", scratch / "theirs"])
-    theirs = SavedLogits(scratch / "theirs", bos_of(model))
+    theirs = SavedLogits((scratch / "theirs").open("rb"), bos_of(model))
     (scratch / "ids").write_text("\n".join(" ".join(map(str, row)) for row in theirs.tokens) + "\n")
     run([args.driver, model, scratch / "ids", scratch / "ours.npy"])
     ours = np.load(scratch / "ours.npy", mmap_mode="r").reshape(*theirs.tokens.shape, -1)
-    reference = float_reference.Model(model, np.float32)
-    unrounded = float_reference.Model(model, np.float32, rounded_scale=False) if reference.gemma else None
+    reference = float_reference.load(model, np.float32)
+    unrounded = float_reference.load(model, np.float32, rounded_scale=False) if reference.family == "gemma3" else None
     divergences = []
     for chunk, tokens in enumerate(theirs.tokens):
         hidden = reference.hidden_states(tokens)
         their_hidden = unrounded.hidden_states(tokens) if unrounded else None
         for at in range(theirs.first, theirs.context - 1, float_reference.HEAD_ROWS):
             end = min(at + float_reference.HEAD_ROWS, theirs.context - 1)
-            saved = theirs.log_probabilities(chunk, slice(at - theirs.first, end - theirs.first))
+            saved = theirs.log_probabilities(end - at)
             kept = np.isfinite(saved)
             truth = reference.logits(hidden[at:end])
             ours_kl = divergence(truth, np.asarray(ours[chunk, at:end]), kept)

@@ -2,7 +2,7 @@
 """Forward pass of GGUF models in plain numpy: what the weights of a file mean, in f32 or f64.
 
 A reference that shares no code with the engine: weights are decoded by the `gguf` package, activations are never
-quantized. Families: llama (mistral, smollm, …), qwen2, qwen3, gemma3.
+quantized. Families: llama (mistral, smollm, …), qwen2, qwen3, gemma3, gemma4.
 
     float_reference.py logits MODEL.gguf --ids ids.txt --out logits.npy    f32 [tokens, vocabulary]
     float_reference.py tokens MODEL.gguf --ids ids.txt                     one JSON line a token, see below
@@ -26,6 +26,7 @@ import gguf
 import numpy as np
 
 HEAD_ROWS = 64  # tokens whose logits are held at once
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "gemma4")
 
 
 class Metadata:
@@ -68,8 +69,8 @@ class Model:
         reader = gguf.GGUFReader(path)
         meta = Metadata(reader)
         self.family = meta.architecture
-        if self.family not in ("llama", "qwen2", "qwen3", "gemma3"):
-            sys.exit(f"{path}: architecture {self.family} is not one of llama, qwen2, qwen3, gemma3")
+        if self.family not in FAMILIES:
+            sys.exit(f"{path}: architecture {self.family} is not one of {', '.join(FAMILIES)}")
         self.dtype = dtype
         self.rounded_scale = rounded_scale
         self.weights = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).astype(dtype)
@@ -95,6 +96,10 @@ class Model:
             self.local_base = meta.get("rope.freq_base_swa", 10000.0)
             if self.layers == 62:  # the 27B model scales by hidden / heads
                 self.scale = (self.hidden / self.heads) ** -0.5
+        self.read_more(meta)
+
+    def read_more(self, meta):
+        """What a subclass reads beyond this."""
 
     def weight(self, layer, name):
         return self.weights[f"blk.{layer}.{name}.weight"]
@@ -146,14 +151,19 @@ class Model:
             k = rms_norm(k, self.weight(layer, "attn_k_norm"), self.eps)
         cos, sin = self.angles(count, layer)
         q, k = self.rope(q, cos, sin), self.rope(k, cos, sin)
-        mask, share = self.mask(count, layer), self.heads // self.groups
+        return self.linear(self.attend(q, k, v, layer), layer, "attn_output")
+
+    def attend(self, q, k, v, layer):
+        """[T, H * D] of q [T, H, D], k and v [T, G, D]."""
+        count = len(q)
+        mask, share = self.mask(count, layer), self.heads // k.shape[1]
         out = np.empty((count, self.heads, self.head_dim), self.dtype)
         for head in range(self.heads):
             scores = q[:, head] @ k[:, head // share].T * self.dtype(self.scale) + mask
             scores = np.exp(scores - scores.max(-1, keepdims=True))
             scores /= scores.sum(-1, keepdims=True)
             out[:, head] = scores @ v[:, head // share]
-        return self.linear(out.reshape(count, -1), layer, "attn_output")
+        return out.reshape(count, -1)
 
     def mlp(self, x, layer):
         activation = gelu_tanh if self.gemma else silu
@@ -187,11 +197,107 @@ class Model:
         return self.softcap * np.tanh(logits / self.softcap) if self.softcap else logits
 
 
+class Gemma4(Model):
+    """Two kinds of layers, each with heads of its own size; values are normed; the last layers read the keys and
+    values of an earlier one; a layer may have an input of its own, and experts beside its MLP."""
+
+    def read_more(self, meta):
+        self.gemma = True
+        self.slides = meta.get("attention.sliding_window_pattern")
+        self.own = self.layers - meta.get("attention.shared_kv_layers", 0)
+        self.window = meta.get("attention.sliding_window")
+        self.bases = meta.get("rope.freq_base"), meta.get("rope.freq_base_swa")
+        self.dims = self.head_dim, meta.get("attention.key_length_swa")
+        self.width = meta.get("embedding_length_per_layer_input")
+        self.used = meta.get("expert_used_count", 0)
+        self.scale = 1.0
+
+    def is_local(self, layer):
+        return bool(self.slides[layer])
+
+    def angles(self, count, layer):
+        local = self.is_local(layer)
+        inverse = self.bases[local] ** (-np.arange(0, self.dims[local], 2, dtype=np.float64) / self.dims[local])
+        if not local:
+            inverse /= self.weights["rope_freqs.weight"]
+        angle = np.arange(count)[:, None, None] * inverse
+        return np.cos(angle).astype(self.dtype), np.sin(angle).astype(self.dtype)
+
+    def keys_and_values(self, x, layer):
+        count, dim = len(x), self.head_dim
+        k = self.linear(x, layer, "attn_k")
+        v = self.linear(x, layer, "attn_v") if f"blk.{layer}.attn_v.weight" in self.weights else k
+        k, v = k.reshape(count, -1, dim), v.reshape(count, -1, dim)
+        k = rms_norm(k, self.weight(layer, "attn_k_norm"), self.eps)
+        return self.rope(k, *self.angles(count, layer)), rms_norm(v, self.dtype(1), self.eps)
+
+    def attention(self, x, layer):
+        count, local = len(x), self.is_local(layer)
+        self.head_dim = self.rotated = self.dims[local]
+        if layer < self.own:
+            self.states[local] = self.keys_and_values(x, layer)  # of the last own layer of each kind
+        k, v = self.states[local]
+        q = self.linear(x, layer, "attn_q").reshape(count, self.heads, self.head_dim)
+        q = self.rope(rms_norm(q, self.weight(layer, "attn_q_norm"), self.eps), *self.angles(count, layer))
+        return self.linear(self.attend(q, k, v, layer), layer, "attn_output")
+
+    def experts(self, x, layer):
+        """The router reads what the norm before the MLP reads, its own norm without weights."""
+        scale = self.weights[f"blk.{layer}.ffn_gate_inp.scale"]
+        scores = self.linear(rms_norm(x, self.dtype(1), self.eps) * self.dtype(self.hidden ** -0.5) * scale, layer,
+                             "ffn_gate_inp")
+        each = self.weights[f"blk.{layer}.ffn_down_exps.scale"]
+        gate_up, down = (self.weight(layer, name) for name in ("ffn_gate_up_exps", "ffn_down_exps"))
+        inputs = rms_norm(x, self.weight(layer, "pre_ffw_norm_2"), self.eps)
+        out = np.zeros_like(x)
+        for token, row in enumerate(scores):
+            chosen = np.argsort(-row)[:self.used]
+            shares = np.exp(row[chosen] - row[chosen].max())
+            for expert, share in zip(chosen, shares / shares.sum()):
+                gate, up = np.split(gate_up[expert] @ inputs[token], 2)
+                out[token] += share * each[expert] * (down[expert] @ (gelu_tanh(gate) * up))
+        return out
+
+    def block(self, x, layer):
+        def norm(y, name):
+            return rms_norm(y, self.weight(layer, name), self.eps)
+
+        x = x + norm(self.attention(norm(x, "attn_norm"), layer), "post_attention_norm")
+        y = self.mlp(norm(x, "ffn_norm"), layer)
+        if self.used:
+            y = norm(y, "post_ffw_norm_1") + norm(self.experts(x, layer), "post_ffw_norm_2")
+        x = x + norm(y, "post_ffw_norm")
+        if self.width:
+            gate = gelu_tanh(self.linear(x, layer, "inp_gate"))
+            x = x + norm(self.linear(gate * self.inputs[:, layer], layer, "proj"), "post_norm")
+        scale = self.weights.get(f"blk.{layer}.layer_output_scale.weight")
+        return x if scale is None else x * scale
+
+    def hidden_states(self, ids):
+        x = self.weights["token_embd.weight"][ids] * self.dtype(self.hidden ** 0.5)
+        self.states = {}
+        if self.width:
+            shape = len(ids), self.layers, self.width
+            table = self.weights["per_layer_token_embd.weight"][ids].reshape(shape) * self.dtype(self.width ** 0.5)
+            own = (x @ self.weights["per_layer_model_proj.weight"].T).reshape(shape) * self.dtype(self.hidden ** -0.5)
+            own = rms_norm(own, self.weights["per_layer_proj_norm.weight"], self.eps)
+            self.inputs = (own + table) * self.dtype(2 ** -0.5)
+        for layer in range(self.layers):
+            x = self.block(x, layer)
+        return rms_norm(x, self.weights["output_norm.weight"], self.eps)
+
+
 def read_ids(path):
     if path.suffix == ".npy":
         return np.load(path).astype(np.int64).reshape(-1)
     return np.array(path.read_text().replace(",", " ").replace("[", " ").replace("]", " ").split(),
                     np.int64)
+
+
+def load(path, dtype, **more):
+    """The model of the file's architecture."""
+    architecture = gguf.GGUFReader(path).fields["general.architecture"].contents()
+    return (Gemma4 if architecture == "gemma4" else Model)(path, dtype, **more)
 
 
 def rows(model, ids, window):
@@ -269,7 +375,7 @@ def main():
     if args.window < 1:
         parser.error("--window must be at least 1")
     ids = read_ids(args.ids)
-    model = Model(args.model, np.float64 if args.dtype == "f64" else np.float32)
+    model = load(args.model, np.float64 if args.dtype == "f64" else np.float32)
     vocabulary = model.weights["token_embd.weight"].shape[0]
     if len(ids) == 0 or ids.min() < 0 or ids.max() >= vocabulary:
         sys.exit(f"{args.ids} must hold ids from 0 to {vocabulary - 1}, at least one")

@@ -1,5 +1,6 @@
 """Writes the weights of a small HF-named model as a GGUF file, by the conventions of llama.cpp's
-converter: names, permuted rotary rows of llama, "+ 1" in gemma's norms, rope factors as a tensor."""
+converter: names, permuted rotary rows of llama, "+ 1" in gemma's norms, rope factors as a tensor, and for gemma4
+sizes by kind of layer and experts' gate and up in one."""
 import zlib
 
 import gguf
@@ -27,10 +28,17 @@ EXPERT_NAMES = {"mlp.gate": "ffn_gate_inp", "mlp.shared_expert_gate": "ffn_gate_
     f"mlp.{a}.{n}_proj": f"ffn_{n}_{b}" for a, b in (("switch_mlp", "exps"), ("shared_expert", "shexp"))
     for n in ("gate", "up", "down")}
 MIXTRAL_NAMES = {k.replace("mlp.", "block_sparse_moe.", 1): v for k, v in EXPERT_NAMES.items()}
+GEMMA4_NAMES = GEMMA_NAMES | {
+    "layer_scalar": "layer_output_scale", "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm", "post_feedforward_layernorm_1": "post_ffw_norm_1",
+    "pre_feedforward_layernorm_2": "pre_ffw_norm_2", "post_feedforward_layernorm_2": "post_ffw_norm_2",
+    "router": "ffn_gate_inp", "router.proj": "ffn_gate_inp"} | {
+    f"experts.switch_glu.{n}_proj": f"ffn_{n}_exps" for n in ("gate", "up", "down")}
 # model_type -> GGUF's name of the architecture, and names beyond the common ones
 ARCHITECTURES = {
     "llama": ("llama", {}), "mistral": ("llama", {}), "qwen2": ("qwen2", {}), "qwen3": ("qwen3", {}),
     "gemma": ("gemma", {}), "gemma2": ("gemma2", GEMMA_NAMES), "gemma3_text": ("gemma3", GEMMA_NAMES),
+    "gemma4_text": ("gemma4", GEMMA4_NAMES),
     "phi3": ("phi3", FUSED_NAMES), "olmo2": ("olmo2", GEMMA_NAMES), "olmo3": ("olmo2", GEMMA_NAMES),
     "exaone4": ("exaone4", GEMMA_NAMES),
     "smollm3": ("smollm3", {}), "granite": ("granite", {}), "minicpm": ("minicpm", {}),
@@ -50,7 +58,10 @@ ARCHITECTURES = {
                             "self_attn.sinks": "attn_sinks"} | {
                                 f"mlp.experts.{n}_proj": f"ffn_{n}_exps" for n in ("gate", "up", "down")}),
 }
-GLOBAL_NAMES |= {"model.tok_embeddings": "token_embd", "output": "output"}
+GLOBAL_NAMES |= {"model.tok_embeddings": "token_embd", "output": "output",
+                 "model.embed_tokens_per_layer": "per_layer_token_embd",
+                 "model.per_layer_model_projection": "per_layer_model_proj",
+                 "model.per_layer_projection_norm": "per_layer_proj_norm"}
 # Architectures whose rotary rows are stored as neighbours although the model pairs halves.
 INTERLEAVED = ("llama", "smollm3", "granite", "minicpm", "internlm2")
 PLUS_ONE = ("gemma", "gemma2", "gemma3")
@@ -94,8 +105,9 @@ def file_type(quant):
 
 
 def gguf_name(name, names):
-    if name.endswith("sinks"):
+    if name.endswith(("sinks", "layer_scalar")):
         name += ".weight"
+    name = name.replace("router.per_expert_scale", "experts.switch_glu.down_proj.scale")
     module, _, kind = name.rpartition(".")
     if module in GLOBAL_NAMES:
         return f"{GLOBAL_NAMES[module]}.{kind}"
@@ -124,6 +136,61 @@ def rope_factors(config):
 
 def head_dim_of(config):
     return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
+def gemma4_sizes(config):
+    """The configuration with the sizes of full layers, numbers for each layer, and the names of other families."""
+    slides = [t == "sliding_attention" for t in config["layer_types"]]
+    own = len(slides) - config["num_kv_shared_layers"]
+    heads = config["num_key_value_heads"]
+    full_heads = config.get("num_global_key_value_heads")
+    sizes = dict(head_dim=config["global_head_dim"],
+                 rope_theta=config["rope_parameters"]["full_attention"]["rope_theta"],
+                 intermediate_size=[config["intermediate_size"] * (1 if i < own else 2) for i in range(len(slides))])
+    if full_heads:
+        sizes["num_key_value_heads"] = [heads if s else full_heads for s in slides]
+    if "top_k_experts" in config:
+        sizes["num_experts_per_tok"] = config["top_k_experts"]
+    return config | sizes
+
+
+def add_gemma4(writer, config):
+    """What no other family has."""
+    ropes = config["rope_parameters"]
+    writer.add_shared_kv_layers(config["num_kv_shared_layers"])
+    writer.add_embedding_length_per_layer_input(config["hidden_size_per_layer_input"])
+    writer.add_sliding_window_pattern([t == "sliding_attention" for t in config["layer_types"]])
+    writer.add_key_length_swa(config["head_dim"])
+    writer.add_value_length_swa(config["head_dim"])
+    writer.add_rope_dimension_count_swa(config["head_dim"])
+    writer.add_rope_freq_base_swa(ropes["sliding_attention"]["rope_theta"])
+    pairs = config["global_head_dim"] // 2
+    turning = int(pairs * ropes["full_attention"]["partial_rotary_factor"])
+    writer.add_tensor("rope_freqs.weight", np.array([1] * turning + [1e30] * (pairs - turning), np.float32))
+
+
+def idle_keys(config):
+    """Keys and values of the layers that read those of others: published files have them, nothing reads them."""
+    count = config["num_hidden_layers"]
+    for layer in range(count - config["num_kv_shared_layers"], count):
+        dim = config["head_dim" if config["layer_types"][layer] == "sliding_attention" else "global_head_dim"]
+        for name in ("attn_k", "attn_v"):
+            yield (f"blk.{layer}.{name}.weight",
+                   np.ones((config["num_key_value_heads"] * dim, config["hidden_size"]), np.float32))
+        yield f"blk.{layer}.attn_k_norm.weight", np.ones(dim, np.float32)
+
+
+def gate_above_up(tensors):
+    """The tensors (name -> rows and type) with the two projections of all experts in one."""
+    out = {}
+    for name, (rows, kind) in tensors.items():
+        if "ffn_up_exps" in name:
+            continue
+        if "ffn_gate_exps" in name:
+            up, _ = tensors[name.replace("gate", "up")]
+            name, rows = name.replace("gate", "gate_up"), np.concatenate([rows, up], axis=1)
+        out[name] = rows, kind
+    return out
 
 
 def add_metadata(writer, config, quant):
@@ -235,10 +302,13 @@ def write(path, config, weights, quant, tokenizer, tokenizer_config):
     that are no whole number of blocks stay F32."""
     architecture, names = ARCHITECTURES[config["model_type"]]
     writer = gguf.GGUFWriter(path, architecture)
-    add_metadata(writer, config, quant)
+    is_gemma4 = architecture == "gemma4"
+    add_metadata(writer, gemma4_sizes(config) if is_gemma4 else config, quant)
+    if is_gemma4:
+        add_gemma4(writer, config)
     add_tokenizer(writer, tokenizer, tokenizer_config)
     add_rope_scaling(writer, config)
-    decoded = dict(weights)
+    decoded, tensors = dict(weights), {}
     for name, value in stacked_norms(weights).items():
         kind = gguf.GGMLQuantizationType[quant]
         whole = value.ndim > 1 and value.shape[-1] % block_size(quant) == 0
@@ -249,7 +319,11 @@ def write(path, config, weights, quant, tokenizer, tokenizer_config):
             stored = encode(value, quant)
             decoded[name] = dequantize(stored, kind).astype(np.float32)
         for stored_name, rows in pieces(name, stored, config, architecture, names):
-            writer.add_tensor(stored_name, np.ascontiguousarray(rows), raw_dtype=kind)
+            tensors[stored_name] = rows, kind
+    for name, (rows, kind) in (gate_above_up(tensors) if is_gemma4 else tensors).items():
+        writer.add_tensor(name, np.ascontiguousarray(rows), raw_dtype=kind)
+    for name, rows in idle_keys(config) if is_gemma4 else ():
+        writer.add_tensor(name, rows)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -2,7 +2,8 @@
 //!
 //! "gpt2" is byte-level BPE: words by regular expression, bytes joined by the rank of their merge.
 //! "llama" is SentencePiece BPE: the whole text, spaces as U+2581, characters joined by the score
-//! of the piece they make, and bytes for what no piece covers.
+//! of the piece they make, and bytes for what no piece covers. "gemma4" is the same by merges:
+//! characters and pieces joined by the rank of their merge.
 
 use std::borrow::Cow;
 use std::hash::BuildHasher;
@@ -67,9 +68,10 @@ impl GgufTokenizer {
         }
         match tables.model {
             "gpt2" => ByteLevel::build(tables),
-            "llama" => Pieces::build(tables),
+            "llama" => Pieces::build(tables, Pieces::by_scores),
+            "gemma4" => Pieces::build(tables, Pieces::by_merges),
             other => Err(format!(
-                "unsupported tokenizer.ggml.model \"{other}\"; supported are gpt2 and llama"
+                "unsupported tokenizer.ggml.model \"{other}\"; supported are gpt2, llama and gemma4"
             )),
         }
     }
@@ -203,8 +205,26 @@ struct ByteLevel {
     words: Pretokenizer,
     alphabet: ByteAlphabet,
     byte_ids: [u32; 256],
-    /// (left id, right id) → (rank, joined id).
-    merges: HashMap<u64, (u32, u32)>,
+    merges: Merges,
+}
+
+/// (left id, right id) → (rank, joined id).
+type Merges = HashMap<u64, (u32, u32)>;
+
+/// The table of merges, each "left right"; `find` gives the ids of the two and of both together.
+fn read_merges(
+    tables: &Tables,
+    mut find: impl FnMut(&str, &str) -> Option<((u32, u32), u32)>,
+) -> Result<Merges> {
+    let mut merges = HashMap::with_capacity(tables.merges.len());
+    for (rank, merge) in tables.merges.iter().enumerate() {
+        let joined = merge.split_once(' ').and_then(|(left, right)| find(left, right));
+        let Some((pair, id)) = joined else {
+            return Err(format!("tokenizer.ggml.merges[{rank}]: \"{merge}\" joins unknown tokens"));
+        };
+        merges.entry(pair_key(pair.0, pair.1)).or_insert((rank as u32, id));
+    }
+    Ok(merges)
 }
 
 impl ByteLevel {
@@ -228,23 +248,14 @@ impl ByteLevel {
         let index = TextIndex::build(&vocabulary.bytes, merged.into_iter().chain(others));
         let find = |bytes: &[u8]| index.find(&vocabulary.bytes, bytes);
 
-        let mut merges = HashMap::with_capacity(tables.merges.len());
-        for (rank, merge) in tables.merges.iter().enumerate() {
-            let joined = merge.split_once(' ').and_then(|(left, right)| {
-                bytes.clear();
-                alphabet.decode_into(left, &mut bytes);
-                let middle = bytes.len();
-                alphabet.decode_into(right, &mut bytes);
-                let pair = (find(&bytes[..middle])?, find(&bytes[middle..])?);
-                Some((pair, find(&bytes)?))
-            });
-            let Some((pair, id)) = joined else {
-                return Err(format!(
-                    "tokenizer.ggml.merges[{rank}]: \"{merge}\" joins unknown tokens"
-                ));
-            };
-            merges.entry(pair_key(pair.0, pair.1)).or_insert((rank as u32, id));
-        }
+        let merges = read_merges(tables, |left, right| {
+            bytes.clear();
+            alphabet.decode_into(left, &mut bytes);
+            let middle = bytes.len();
+            alphabet.decode_into(right, &mut bytes);
+            let pair = (find(&bytes[..middle])?, find(&bytes[middle..])?);
+            Some((pair, find(&bytes)?))
+        })?;
         let mut byte_ids = [NO_ID; 256];
         for byte in 0..=255u8 {
             byte_ids[usize::from(byte)] = find(&[byte]).unwrap_or(NO_ID);
@@ -283,16 +294,42 @@ impl Pairs for ByteLevel {
 }
 
 struct Pieces {
-    ranks: Vec<u32>, // per id: the lower, the better the score
+    joins: Joins,
     byte_ids: [u32; 256],
     space_prefix: bool,
 }
 
+enum Joins {
+    Scores(Vec<u32>), // per id: the lower, the better the score
+    Merges(Merges),
+}
+
+/// Makes `Joins` of the tables and of what finds the id of a piece.
+type MakeJoins = fn(&Tables, &dyn Fn(&str) -> Option<u32>) -> Result<Joins>;
+
 impl Pieces {
-    fn build(tables: &Tables) -> Result<GgufTokenizer> {
+    fn by_scores(tables: &Tables, _find: &dyn Fn(&str) -> Option<u32>) -> Result<Joins> {
         if tables.scores.is_empty() {
             return Err("tokenizer.ggml.scores is missing; a llama vocabulary needs it".into());
         }
+        Ok(Joins::Scores(tables.scores.iter().map(|&score| rank_of(score)).collect()))
+    }
+
+    fn by_merges(tables: &Tables, find: &dyn Fn(&str) -> Option<u32>) -> Result<Joins> {
+        if tables.merges.is_empty() {
+            return Err("tokenizer.ggml.merges is missing; a gemma4 vocabulary needs it".into());
+        }
+        let mut both = String::new();
+        let merges = read_merges(tables, |left, right| {
+            both.clear();
+            both.push_str(left);
+            both.push_str(right);
+            Some(((find(left)?, find(right)?), find(&both)?))
+        })?;
+        Ok(Joins::Merges(merges))
+    }
+
+    fn build(tables: &Tables, make_joins: MakeJoins) -> Result<GgufTokenizer> {
         let mut vocabulary = Vocabulary::with_capacity(tables.tokens.len());
         let mut byte_ids = [NO_ID; 256];
         for (id, text) in tables.tokens.iter().enumerate() {
@@ -314,9 +351,10 @@ impl Pieces {
         };
         let ids = (0..vocabulary.len()).filter(joinable);
         let index = TextIndex::build(&vocabulary.pieces, ids);
-        let ranks = tables.scores.iter().map(|&score| rank_of(score)).collect();
-        let space_prefix = tables.add_space_prefix;
-        let model = Model::Pieces(Pieces { ranks, byte_ids, space_prefix });
+        let find = |piece: &str| index.find(&vocabulary.pieces, piece.as_bytes());
+        let joins = make_joins(tables, &find)?;
+        let space_prefix = tables.add_space_prefix && matches!(joins, Joins::Scores(_));
+        let model = Model::Pieces(Pieces { joins, byte_ids, space_prefix });
         GgufTokenizer::assemble(tables, model, index, vocabulary)
     }
 
@@ -366,9 +404,14 @@ struct PiecePairs<'a> {
 
 impl Pairs for PiecePairs<'_> {
     fn join(&self, left: &Symbol, right: &Symbol) -> Option<(u32, u32)> {
-        let both = &self.text[left.begin as usize..right.end()];
-        let id = self.owner.index.find(&self.owner.vocabulary.pieces, both)?;
-        Some((self.pieces.ranks[id as usize], id))
+        match &self.pieces.joins {
+            Joins::Scores(ranks) => {
+                let both = &self.text[left.begin as usize..right.end()];
+                let id = self.owner.index.find(&self.owner.vocabulary.pieces, both)?;
+                Some((ranks[id as usize], id))
+            }
+            Joins::Merges(merges) => merges.get(&pair_key(left.id, right.id)).copied(),
+        }
     }
 }
 

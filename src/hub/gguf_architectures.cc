@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "hub/gguf_gemma4.h"
 #include "hub/gguf_names.h"
 #include "hub/json_file.h"
 
@@ -19,6 +20,26 @@ constexpr NameRule kGemmaNames[] = {
     {"post_attention_norm", "post_attention_layernorm"},
     {"ffn_norm", "pre_feedforward_layernorm"},
     {"post_ffw_norm", "post_feedforward_layernorm"},
+};
+
+constexpr NameRule kGemma4Names[] = {
+    {"post_attention_norm", "post_attention_layernorm"},
+    {"ffn_norm", "pre_feedforward_layernorm"},
+    {"post_ffw_norm", "post_feedforward_layernorm"},
+    {"layer_output_scale.weight", "layer_scalar"},
+    {"inp_gate", "per_layer_input_gate"},
+    {"proj", "per_layer_projection"},
+    {"post_norm", "post_per_layer_input_norm"},
+    {"post_ffw_norm_1", "post_feedforward_layernorm_1"},
+    {"pre_ffw_norm_2", "pre_feedforward_layernorm_2"},
+    {"post_ffw_norm_2", "post_feedforward_layernorm_2"},
+    {"ffn_gate_inp", "router.proj"},
+    {"ffn_gate_inp.scale", "router.scale"},
+    {"ffn_down_exps.scale", "router.per_expert_scale"},
+    {"ffn_gate_up_exps", "experts.gate_up_proj"},
+    {"ffn_gate_exps", "experts.switch_glu.gate_proj"},
+    {"ffn_up_exps", "experts.switch_glu.up_proj"},
+    {"ffn_down_exps", "experts.down_proj"},
 };
 
 // Gemma's 27B models, told by their number of layers, scale queries by hidden_size / heads, the
@@ -200,6 +221,15 @@ constexpr GgufArchitecture kArchitectures[] = {
      true,
      complete_gemma3,
      {"gemma3"}},
+    {"gemma4",
+     "gemma4_text",
+     "gelu_pytorch_tanh",
+     kGemma4Names,
+     false,
+     false,
+     complete_gemma4,
+     {"gemma4"},
+     kGemma4LayerKeys},
     {"phi3", "phi3", "silu", kPhi3Names, false, false, complete_phi3},
     {"olmo2", "olmo2", "silu", kPostNormNames, false, false, complete_olmo2, {"olmo3"}},
     {"exaone4", "exaone4", "silu", kPostNormNames, false, false, nullptr},

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
+#include "hub/gguf_keys.h"
 #include "hub/json_file.h"
 
 namespace mantou::hub {
@@ -16,6 +16,9 @@ constexpr NameRule kGlobalNames[] = {
     {"token_embd", "embed_tokens"},
     {"output_norm", "norm"},
     {"output", "lm_head"},
+    {"per_layer_token_embd", "embed_tokens_per_layer"},
+    {"per_layer_model_proj", "per_layer_model_projection"},
+    {"per_layer_proj_norm", "per_layer_projection_norm"},
 };
 
 constexpr NameRule kCommonBlockNames[] = {
@@ -84,15 +87,11 @@ std::optional<int64_t> uniform_int(const GgufFile& file, const std::string& key)
   return values[0];
 }
 
-void check_range(const GgufFile& file, const std::string& key, int64_t value, int64_t min) {
-  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
-  if (value < min || value > kMax)
-    fail_param(ErrorCode::kCorruptData, key, "{}: {} is {}, must be {} … {}", file.origin(), key,
-               value, min, kMax);
-}
-
-void map_keys(const GgufFile& file, const std::string& prefix, json& config) {
+void map_keys(const GgufFile& file, const GgufArchitecture& architecture, const std::string& prefix,
+              json& config) {
+  const std::span<const std::string_view> own = architecture.own_keys;
   for (const KeyRule& rule : kKeys) {
+    if (std::find(own.begin(), own.end(), rule.gguf) != own.end()) continue;
     const std::string key = prefix + std::string(rule.gguf);
     if (rule.kind == KeyRule::kInt) {
       if (const auto value = uniform_int(file, key)) {
@@ -103,17 +102,13 @@ void map_keys(const GgufFile& file, const std::string& prefix, json& config) {
     } else if (const auto value = file.get_double(key)) {
       config[std::string(rule.hf)] = *value;
     }
-    if (rule.required && !config.contains(rule.hf))
-      fail_param(ErrorCode::kCorruptData, key, "{}: metadata key \"{}\" is missing", file.origin(),
-                 key);
+    if (rule.required && !config.contains(rule.hf)) fail_missing(file, key);
   }
 }
 
 void require_epsilon(const GgufFile& file, const std::string& prefix, const json& config) {
   if (config.contains("rms_norm_eps") || config.contains("layer_norm_eps")) return;
-  const std::string key = prefix + "attention.layer_norm_rms_epsilon";
-  fail_param(ErrorCode::kCorruptData, key, "{}: metadata key \"{}\" is missing", file.origin(),
-             key);
+  fail_missing(file, prefix + "attention.layer_norm_rms_epsilon");
 }
 
 // Which layers slide: one number (all but the last of so many), or a flag for each layer.
@@ -190,6 +185,9 @@ std::string hf_tensor_name(const GgufArchitecture& architecture, std::string_vie
   if (number_end == std::string_view::npos) return std::string(gguf_name);
   const std::string_view layer = stem.substr(0, number_end);
   const std::string_view part = stem.substr(number_end + 1);
+  const std::string_view whole = gguf_name.substr(gguf_name.size() - part.size() - suffix.size());
+  if (const NameRule* rule = find_rule(architecture.block_names, whole))
+    return fmt::format("layers.{}.{}", layer, rule->hf);
   const NameRule* rule = find_rule(architecture.block_names, part);
   if (rule == nullptr) rule = find_rule(kCommonBlockNames, part);
   if (rule == nullptr) return std::string(gguf_name);
@@ -199,7 +197,7 @@ std::string hf_tensor_name(const GgufArchitecture& architecture, std::string_vie
 json gguf_config(const GgufFile& file, const GgufArchitecture& architecture) {
   const std::string prefix = std::string(architecture.name) + ".";
   json config = {{"model_type", architecture.model_type}, {"hidden_act", architecture.activation}};
-  map_keys(file, prefix, config);
+  map_keys(file, architecture, prefix, config);
   require_epsilon(file, prefix, config);
   fill_attention(file, prefix, config);
   fill_rope(file, prefix, config);

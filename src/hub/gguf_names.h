@@ -13,6 +13,7 @@
 
 namespace mantou::hub {
 
+// Of tensors without ".weight" or the like, or whole: a name with a dot.
 struct NameRule {
   std::string_view gguf, hf;
 };
@@ -26,7 +27,8 @@ struct GgufArchitecture {
   bool interleaved_qk = false;
   bool norm_plus_one = false;  // (1 + w) norms, stored as 1 + w
   void (*complete)(const GgufFile& file, nlohmann::json& config) = nullptr;  // what no key says
-  std::array<std::string_view, 3> also = {};  // further model_types with this name in files
+  std::array<std::string_view, 3> also = {};        // further model_types with this name in files
+  std::span<const std::string_view> own_keys = {};  // general keys that `complete` reads instead
 };
 
 std::span<const GgufArchitecture> gguf_architectures();

@@ -36,6 +36,14 @@ Config read_config(const hub::ConfigReader& config) {
   c.wide_mlp = config.get_bool("use_double_wide_mlp", true);
   c.input_width = int(config.get_int("hidden_size_per_layer_input", 0, 1 << 16, 256));
   c.window = read_window(config, 512);
+  if (c.global_head_dim % 2 != 0)
+    fail_param(ErrorCode::kUnsupported, "global_head_dim",
+               "{}: global_head_dim is {}, must be even for rope", config.origin(),
+               c.global_head_dim);
+  if (c.common.heads % c.global_kv_heads != 0)
+    config.fail_key("num_attention_heads",
+                    fmt::format("is {}, no multiple of num_global_key_value_heads ({})",
+                                c.common.heads, c.global_kv_heads));
   if (config.get_bool("enable_moe_block", false)) {
     MoeConfig moe;
     moe.experts = int(config.get_int("num_experts", 1, 1 << 16));
@@ -191,7 +199,10 @@ class Gemma4 final : public Model {
     layer.q = load_.linear(at + "q_proj", q_width, d.hidden, false);
     layer.o = load_.linear(at + "o_proj", d.hidden, q_width, false);
     layer.q_norm = norm(at + "q_norm", dim);
-    if (shares) return;
+    if (shares) {  // published checkpoints hold what the training left there
+      for (const char* name : {"k_proj", "v_proj", "k_norm"}) load_.leave_out(at + name);
+      return;
+    }
     layer.k = load_.linear(at + "k_proj", kv_width, d.hidden, false);
     if (!c_.keys_are_values || c_.sliding[size_t(i)])
       layer.v = load_.linear(at + "v_proj", kv_width, d.hidden, false);
@@ -242,12 +253,14 @@ class Gemma4 final : public Model {
   Experts experts(const std::string& at) {
     const MoeConfig& m = *c_.moe;
     const int64_t hidden = c_.common.hidden, width = m.intermediate;
+    const auto stack = [&](const std::string& name) {
+      return (load_.has(at + "switch_glu." + name + ".weight") ? at + "switch_glu." : at) + name;
+    };
     const bool split = load_.has(at + "switch_glu.gate_proj.weight");
-    const std::string stack = split ? at + "switch_glu." : at;
     std::vector<ExpertRows> gate, up, down;
     for (int64_t e = 0; e < m.experts; e++) {
       const auto rows = [&](const char* name, int64_t each, int64_t first, int64_t count) {
-        return ExpertRows{stack + name, m.experts * each, row_range(e * each + first, count)};
+        return ExpertRows{stack(name), m.experts * each, row_range(e * each + first, count)};
       };
       gate.push_back(split ? rows("gate_proj", width, 0, width)
                            : rows("gate_up_proj", 2 * width, 0, width));

@@ -31,6 +31,11 @@ class Loader {
 
   bool has(const std::string& tensor) const { return artifact_.has(tensor); }
 
+  // The file may hold this matrix or vector, and the model does without.
+  void leave_out(const std::string& module) {
+    if (has(module + ".weight")) artifact_.weight(module);
+  }
+
   // Elements of a tensor.
   int64_t size(const std::string& tensor) { return artifact_.tensor(tensor).elements(); }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "tensor/snapshot.h"
 #include "tensor/step_layout.h"
 
 namespace mantou {
@@ -58,7 +59,7 @@ class LayerState {
   // split there, so that its bytes do not depend on how its prompt was cut.
   virtual int64_t append_limit(int row) const = 0;
 
-  // Membership; never inside a step.
+  // Membership; never inside a step or a round.
   virtual void add_row() = 0;                        // an empty row at the end
   virtual void join(LayerState&& other) = 0;         // other's rows at the end; same spec
   virtual void keep(std::span<const int> rows) = 0;  // these rows in this order, no doubles
@@ -73,6 +74,16 @@ class LayerState {
   virtual void begin_step(const StepLayout& layout) = 0;
   virtual void commit_step() = 0;
   virtual void abort_step() = 0;
+
+  // Speculation: of what the steps of a round append, row r keeps the first kept[r] tokens, and is
+  // then as if nothing else had been appended. A round never fails for want of a way back.
+  virtual void begin_round() = 0;
+  virtual void end_round(std::span<const int64_t> kept) = 0;
+
+  // Not inside a step or a round. restore makes `row` what was saved; Error (kInvalidArgument) for
+  // what is not a snapshot of such a state.
+  virtual Snapshot snapshot(int row) const = 0;
+  virtual void restore(int row, const Snapshot& saved) = 0;
 };
 
 }  // namespace mantou

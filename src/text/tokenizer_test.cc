@@ -80,6 +80,17 @@ TokenizerSource pieces_gguf() {
   return source;
 }
 
+// The same by merges. Vocabularies of this kind put nothing before the text.
+TokenizerSource merged_pieces_gguf() {
+  TokenizerSource source = pieces_gguf();
+  const json content = json::parse(kPrependJson);
+  source.gguf->model = "gemma4";
+  source.gguf->scores.clear();
+  for (const auto& merge : content["model"]["merges"])
+    source.gguf->merges.push_back(merge[0].get<std::string>() + " " + merge[1].get<std::string>());
+  return source;
+}
+
 void expect_goldens(const Tokenizer& tokenizer, const std::vector<EncodeGolden>& goldens) {
   for (const EncodeGolden& golden : goldens) {
     SCOPED_TRACE(golden.text);
@@ -149,6 +160,18 @@ TEST(TokenizerTest, GgufAgreesWithItsJson) {
     EXPECT_THAT(encode(*pieces, golden.text), ElementsAreArray(golden.ids));
     EXPECT_EQ(pieces->decode(golden.ids, true), golden.decoded);
   }
+}
+
+TEST(TokenizerTest, GgufPiecesByMergesAgreeToo) {
+  const auto pieces = Tokenizer::build(merged_pieces_gguf());
+  for (const EncodeGolden& golden : kPrependGoldens) {
+    if (golden.text.empty()) continue;
+    SCOPED_TRACE(golden.text);
+    EXPECT_THAT(encode(*pieces, " " + golden.text, {.add_special = false, .parse_special = false}),
+                ElementsAreArray(golden.plain_ids));
+    EXPECT_EQ(pieces->decode(golden.plain_ids, true), " " + golden.text);
+  }
+  EXPECT_EQ(pieces->id_of("<0x41>"), pieces->id_of("<0x40>") + 1);
 }
 
 TEST(TokenizerTest, LiteralRangesHoldSpecialTokensBack) {
@@ -295,6 +318,12 @@ TEST(TokenizerTest, ErrorsNameTheFileAndTheTrouble) {
   source = pieces_gguf();
   source.gguf->scores.clear();
   EXPECT_THAT(build_error(source), HasSubstr("scores"));
+  source = merged_pieces_gguf();
+  source.gguf->merges.clear();
+  EXPECT_THAT(build_error(source), HasSubstr("tokenizer.ggml.merges is missing"));
+  source = merged_pieces_gguf();
+  source.gguf->merges.push_back("nowhere tofind");
+  EXPECT_THAT(build_error(source), HasSubstr("nowhere tofind"));
   EXPECT_THAT(build_error(json_source("{")), HasSubstr("tokenizer.json"));
   EXPECT_THAT(build_error(json_source("")), HasSubstr("no tokenizer"));
   source = json_source("{");

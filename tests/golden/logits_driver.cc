@@ -2,12 +2,14 @@
 //
 //   logits_driver MODEL IDS OUT.npy [--backend cpu|mlx] [--compute auto|f32] [--chunks A,B,…]
 //                 [--threads N] [--kv f16|bf16|f32] [--kv-bits 8|4|config] [--kv-group N]
-//                 [--kv-start N] [--argmax 1] [--beside 1 | --together A,B,…]
+//                 [--kv-start N] [--argmax 1] [--from N]
+//                 [--beside 1 | --together A,B,…]
 //
-// IDS holds one context a line: token ids separated by spaces. OUT.npy becomes f32 [sum of lengths,
-// vocabulary], row i the logits after token i of its context. A context is forwarded in steps of A,
-// B, … tokens, the last of these lengths for as often as needed. With --argmax 1 a row is the one
-// number of the largest logit. --kv-bits config: layer by layer as MODEL/kv_config.json says.
+// IDS holds one context a line: token ids separated by spaces. OUT.npy, which may be a pipe,
+// becomes f32 [sum of lengths, vocabulary], row i the logits after token i of its context; with
+// --from N without the rows of the first N tokens of every context. A context is forwarded in steps
+// of A, B, … tokens, the last of these lengths for as often as needed. With --argmax 1 a row is the
+// one number of the largest logit. --kv-bits config: layer by layer as MODEL/kv_config.json says.
 //
 // --beside 1: each context is a row that two others live beside. It joins them, is packed with them
 // for a step of all three that is given up, before each step of its own, and stays alone for the
@@ -46,6 +48,7 @@ struct Arguments {
   KvType kv = KvType::kF16;
   runtime::KvScheme scheme;
   bool argmax = false, beside = false;
+  int64_t from = 0;
   std::vector<int> together;  // empty: every context alone
 };
 
@@ -86,6 +89,8 @@ Arguments parse(int argc, char** argv) {
       a.cpu.threads = std::atoi(value.c_str());
     else if (option == "--argmax")
       a.argmax = value == "1";
+    else if (option == "--from")
+      a.from = std::max(0, std::atoi(value.c_str()));
     else if (option == "--beside")
       a.beside = value == "1";
     else if (option == "--together")
@@ -102,6 +107,8 @@ Arguments parse(int argc, char** argv) {
     else
       fail(ErrorCode::kInvalidArgument, "unknown option {}", option);
   }
+  if (!a.together.empty() && a.from > 0)
+    fail(ErrorCode::kInvalidArgument, "--from does not go with --together");
   return a;
 }
 
@@ -263,10 +270,14 @@ class Runner {
     const StepLayout layout = begin(states, parts, tokens);
     std::vector<HeadRequest> requests;
     const auto want = a_.argmax ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
-    for (int i = 0; i < layout.total_tokens; i++) requests.push_back({i, want});
+    for (const StepRow& row : layout.rows)
+      for (int i = 0; i < row.count; i++)
+        if (row.position + i >= a_.from) requests.push_back({row.first + i, want});
     const Tensor hidden = model_->forward(*backend_, tokens, states, nullptr);
     std::vector<float> out;
-    for (const Score& score : backend_->head(hidden, model_->head(), requests)) {
+    const auto scores =
+        requests.empty() ? std::vector<Score>{} : backend_->head(hidden, model_->head(), requests);
+    for (const Score& score : scores) {
       if (a_.argmax)
         out.push_back(float(score.arg_max));
       else
@@ -300,17 +311,20 @@ int run(int argc, char** argv) {
   const Arguments a = parse(argc, argv);
   const auto contexts = read_contexts(a.ids);
   Runner runner(a);
-  std::vector<std::vector<float>> results;
-  if (!a.together.empty()) results = runner.together(contexts);
-  for (size_t i = results.size(); i < contexts.size(); i++)
-    results.push_back(a.beside ? runner.beside_others(contexts[i]) : runner.alone(contexts[i]));
   size_t total = 0;
-  for (const auto& ids : contexts) total += ids.size();
+  for (const auto& ids : contexts) total += ids.size() - std::min(ids.size(), size_t(a.from));
   std::ofstream out(a.out, std::ios::binary);
   write_header(out, total, runner.columns());
-  for (const auto& result : results)
-    out.write(reinterpret_cast<const char*>(result.data()),
-              std::streamsize(result.size() * sizeof(float)));
+  const auto write = [&](const std::vector<float>& rows) {
+    out.write(reinterpret_cast<const char*>(rows.data()),
+              std::streamsize(rows.size() * sizeof(float)));
+  };
+  if (!a.together.empty()) {
+    for (const auto& rows : runner.together(contexts)) write(rows);
+  } else {
+    for (const auto& ids : contexts)
+      write(a.beside ? runner.beside_others(ids) : runner.alone(ids));
+  }
   out.flush();
   if (!out) fail(ErrorCode::kIo, "{}: cannot write", a.out);
   return 0;

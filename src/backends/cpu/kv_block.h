@@ -9,7 +9,8 @@
 // Quantized blocks hold codes instead of elements: bytes of the same shapes, or, with 4 bits, bytes
 // of two codes, the low one of lane i and the high one of lane i + 16 of each 32. Behind them lie
 // four planes [groups][64] of f16, lanes are tokens: scales and biases of the keys, scales and
-// biases of the values. An element is code · scale + bias of its token and group.
+// biases of the values. An element of the rotated head (kernels/hadamard.h) is code · scale + bias
+// of its token and group.
 #pragma once
 
 #include <cstddef>

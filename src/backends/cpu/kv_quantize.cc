@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backends/cpu/kernels/hadamard.h"
 #include "base/half.h"
 
 namespace mantou::cpu {
@@ -30,8 +31,13 @@ void put(const KvBlockLayout& layout, std::byte* row, int lane, uint8_t code) {
               : (both & std::byte{0xf0}) | std::byte{code};
 }
 
-void quantize_token(const KvBlockLayout& layout, std::byte* section, int slot, const float* k,
-                    const float* v) {
+void quantize_token(const KvBlockLayout& layout, std::byte* section, int slot, const float* key_of,
+                    const float* value_of) {
+  float k[kMaxHeadDim] = {}, v[kMaxHeadDim] = {};
+  std::copy_n(key_of, layout.head_dim, k);
+  std::copy_n(value_of, layout.head_dim, v);
+  rotate_head(k, layout.head_dim);
+  rotate_head(v, layout.head_dim);
   uint8_t codes[kMaxHeadDim];
   const size_t key_row = size_t(32) * layout.bits / 8;
   const size_t value_row = size_t(layout.value_stride) * layout.bits / 8;

@@ -38,6 +38,11 @@ void KvRows::require_no_step(const char* operation) const {
   if (in_step_) fail(ErrorCode::kInternal, "KV state: {} inside a step", operation);
 }
 
+void KvRows::require_idle(const char* operation) const {
+  require_no_step(operation);
+  if (round_) fail(ErrorCode::kInternal, "KV state: {} inside a round", operation);
+}
+
 int64_t KvRows::tokens(int row) const { return at(row).tokens; }
 
 size_t KvRows::bytes(int row) const {
@@ -60,26 +65,26 @@ int64_t KvRows::append_limit(int row) const {
 }
 
 void KvRows::add_row() {
-  require_no_step("add_row");
+  require_idle("add_row");
   rows_.emplace_back();
   rows_.back().quantized = spec_.quant.bits > 0 && spec_.quant.start == 0;
 }
 
 void KvRows::join(LayerState&& other) {
-  require_no_step("join");
+  require_idle("join");
   auto* joining = dynamic_cast<KvRows*>(&other);
   if (joining == nullptr || joining == this || joining->spec_ != spec_) {
     fail(ErrorCode::kInternal, "KV state {} cannot take the rows of {}", spec_.signature(),
          joining == this ? "itself" : other.spec().signature());
   }
-  joining->require_no_step("join");
+  joining->require_idle("join");
   rows_.reserve(rows_.size() + joining->rows_.size());
   std::move(joining->rows_.begin(), joining->rows_.end(), std::back_inserter(rows_));
   joining->rows_.clear();
 }
 
 void KvRows::keep(std::span<const int> rows) {
-  require_no_step("keep");
+  require_idle("keep");
   std::vector<bool> seen(rows_.size(), false);
   for (int row : rows) {
     at(row);
@@ -93,7 +98,7 @@ void KvRows::keep(std::span<const int> rows) {
 }
 
 std::unique_ptr<LayerState> KvRows::fork(int row) const {
-  require_no_step("fork");
+  require_idle("fork");
   auto copy = std::make_unique<KvRows>(spec_, pool_);
   copy->rows_.push_back(at(row));
   return copy;
@@ -105,7 +110,7 @@ int64_t KvRows::first_needed_block(int64_t tokens) const {
 }
 
 bool KvRows::trim(int row, int64_t drop) {
-  require_no_step("trim");
+  require_idle("trim");
   const int64_t left = at(row).tokens - drop;
   if (drop < 0 || left < 0) {
     fail(ErrorCode::kInternal, "KV state: cannot drop {} of {} tokens", drop, at(row).tokens);
@@ -113,15 +118,20 @@ bool KvRows::trim(int row, int64_t drop) {
   Row& target = rows_[row];
   if (drop == 0) return true;
   if (left < target.minimum || first_needed_block(left) < target.first_block) return false;
-  target.tokens = left;
-  const size_t blocks = blocks_up_to(left) - target.first_block;
-  target.blocks.resize(blocks);
-  target.addresses.resize(blocks);
+  target.cut(left);
   return true;
 }
 
+void KvRows::Row::cut(int64_t left) {
+  tokens = left;
+  const size_t kept = blocks_up_to(left) - first_block;
+  blocks.resize(kept);
+  addresses.resize(kept);
+}
+
 // The new blocks are complete before the old ones go.
-void KvRows::quantize_if_due(Row& row) {
+void KvRows::quantize_if_due(int number) {
+  Row& row = rows_[number];
   if (spec_.quant.bits == 0 || row.quantized || row.tokens < spec_.quant.start) return;
   std::vector<KvBlockPtr> blocks;
   std::vector<std::byte*> addresses;
@@ -132,6 +142,7 @@ void KvRows::quantize_if_due(Row& row) {
     quantize_block(layout_, row.addresses[i], quantized_layout_, addresses.back(),
                    int(std::min<int64_t>(left, kBlockTokens)));
   }
+  if (round_) round_->plain.emplace(number, row);
   row.blocks = std::move(blocks);
   row.addresses = std::move(addresses);
   row.quantized = true;
@@ -170,7 +181,7 @@ void KvRows::begin_step(const StepLayout& layout) {
   staged.reserve(layout.rows.size());
   for (const StepRow& row : layout.rows) {
     at(row.state_row);
-    quantize_if_due(rows_[row.state_row]);
+    quantize_if_due(row.state_row);
     staged.push_back(stage(row));
     make_room(rows_[row.state_row].blocks, staged.back().fresh.size());
     make_room(rows_[row.state_row].addresses, staged.back().fresh.size());
@@ -227,7 +238,7 @@ void KvRows::commit_step() {
   }
   for (const Staged& change : staged_) {
     rows_[change.row].tokens += change.count;
-    drop_unseen_blocks(rows_[change.row]);
+    if (!round_) drop_unseen_blocks(rows_[change.row]);
   }
   staged_.clear();
   in_step_ = appended_ = false;
@@ -241,6 +252,30 @@ void KvRows::abort_step() {
   }
   staged_.clear();
   in_step_ = appended_ = false;
+}
+
+void KvRows::begin_round() {
+  require_idle("begin_round");
+  Round round;
+  for (const Row& row : rows_) round.tokens.push_back(row.tokens);
+  round_ = std::move(round);
+}
+
+void KvRows::end_round(std::span<const int64_t> kept) {
+  require_no_step("end_round");
+  bool fits = round_ && kept.size() == rows_.size();
+  for (size_t r = 0; fits && r < kept.size(); r++)
+    fits = kept[r] >= 0 && kept[r] <= rows_[r].tokens - round_->tokens[r];
+  if (!fits) fail(ErrorCode::kInternal, "KV state: the end of a round that was not so begun");
+  for (size_t r = 0; r < kept.size(); r++) {
+    Row& row = rows_[r];
+    const int64_t left = round_->tokens[r] + kept[r];
+    const auto plain = round_->plain.find(int(r));
+    if (plain != round_->plain.end() && left <= row.minimum) row = std::move(plain->second);
+    if (left < row.tokens) row.cut(left);
+    drop_unseen_blocks(row);
+  }
+  round_.reset();
 }
 
 }  // namespace mantou::cpu

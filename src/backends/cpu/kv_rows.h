@@ -6,12 +6,16 @@
 // query can see. Tokens of a step are written by append_kv (kernels/attention.h) straight into free
 // cells and count only after commit_step. Rows of a quantized layer have quantized blocks from
 // their first token, or from the step on that begins with quant.start tokens or more: it replaces
-// all of the row's blocks, one layer at a time. Owned by the Executor; engine thread only.
+// all of the row's blocks, one layer at a time. A round keeps what its end may need again: blocks
+// behind a window, the plain blocks of a row that was quantized in it. Owned by the Executor;
+// engine thread only.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -54,6 +58,14 @@ class KvRows : public LayerState {
   void commit_step() override;
   void abort_step() override;
 
+  void begin_round() override;
+  void end_round(std::span<const int64_t> kept) override;
+
+  // Layout "cpu-blocks-1": numbers tokens, first_block, quantized, minimum; ranges are the row's
+  // blocks, cells without a token zero.
+  Snapshot snapshot(int row) const override;
+  void restore(int row, const Snapshot& saved) override;
+
   // For the kernels.
   const KvBlockLayout& layout() const { return layout_; }  // of plain rows; sizes are those of all
   KvView view(int row) const;
@@ -69,6 +81,12 @@ class KvRows : public LayerState {
     int64_t minimum = 0;  // tokens it held when it was quantized late: no way back beyond
     std::vector<KvBlockPtr> blocks;
     std::vector<std::byte*> addresses;  // blocks[i]->data()
+
+    void cut(int64_t left);  // to so many tokens
+  };
+  struct Round {
+    std::vector<int64_t> tokens;  // of each row when it began
+    std::map<int, Row> plain;     // rows before they were quantized in it
   };
   struct Staged {  // what a step does to a row
     int row = 0;
@@ -80,10 +98,11 @@ class KvRows : public LayerState {
 
   const Row& at(int row) const;
   void require_no_step(const char* operation) const;
+  void require_idle(const char* operation) const;  // no step and no round
   const KvBlockLayout& layout_of(const Row& row) const {
     return row.quantized ? quantized_layout_ : layout_;
   }
-  void quantize_if_due(Row& row);
+  void quantize_if_due(int row);
   Staged stage(const StepRow& step_row);
   void drop_unseen_blocks(Row& row) const;
   int64_t first_needed_block(int64_t tokens) const;
@@ -96,6 +115,7 @@ class KvRows : public LayerState {
   bool appended_ = false;
   std::vector<Staged> staged_;
   std::vector<int64_t> step_tokens_;  // per row: tokens of this step, empty outside a step
+  std::optional<Round> round_;
 };
 
 }  // namespace mantou::cpu

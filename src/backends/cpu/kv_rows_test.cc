@@ -60,7 +60,8 @@ class KvRowsProperties : public testing::TestWithParam<std::tuple<KvType, int>> 
 
 TEST_P(KvRowsProperties, EqualAListOfRows) {
   const auto [type, window] = GetParam();
-  const int sequences = std::getenv("MANTOU_TEST_FULL") != nullptr ? 4000 : 120;
+  const bool full = std::getenv("MANTOU_TEST_FULL") != nullptr;
+  const int sequences = !full ? 60 : window == 0 ? 10000 : 1300;  // of eight windows: 10,400
   const std::vector<mantou::Isa> isas = test::available_isas();
   for (int i = 0; i < sequences && !HasFailure(); i++) {
     KvRowsKind kind;
@@ -88,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(All, KvRowsProperties,
 class QuantizedKvRowsProperties : public testing::TestWithParam<int> {};
 
 TEST_P(QuantizedKvRowsProperties, EqualAListOfRows) {
-  const int sequences = std::getenv("MANTOU_TEST_FULL") != nullptr ? 10000 : 40;
+  const int sequences = std::getenv("MANTOU_TEST_FULL") != nullptr ? 10000 : 60;
   const std::vector<mantou::Isa> isas = test::available_isas();
   std::mt19937 random(3);
   for (int i = 0; i < sequences && !HasFailure(); i++) {
@@ -277,6 +278,70 @@ TEST(KvRows, TokensOfAStepCountAfterCommit) {
   EXPECT_EQ(layer.rows.view(0).tokens, 10);
 }
 
+TEST(KvRows, ATokenTakesWhatTheMathsSays) {
+  const auto pool = KvBlockPool::create();
+  ThreadPool threads{1};
+  for (const auto& [quant, element] : {std::pair(KvQuant{}, 2.0),
+                                       {KvQuant{8, 64, 0}, 1 + 4.0 / 64},
+                                       {KvQuant{4, 32, 0}, 0.5 + 4.0 / 32}}) {
+    KvRows rows({kHeads, 128, 0, KvType::kF16, quant}, pool);
+    rows.add_row();
+    const StepLayout step = Layer::layout(rows, 0, 640);
+    rows.begin_step(step);
+    const std::vector<float> values(size_t(640) * kHeads * 128, 1.5f);
+    append_kv(threads, rows, step, values, values, mantou::Isa::kScalar);
+    rows.commit_step();
+    EXPECT_EQ(double(pool->used_bytes()), 2 * kHeads * 128 * element * 640);
+  }
+}
+
+// One layer at a time: a pool with room for all plain layers and one quantized one is enough.
+TEST(KvRows, QuantizingRowsTakesNoMoreThanOneLayerMore) {
+  constexpr int kLayers = 6, kTokens = 640;
+  const StateSpec spec{kHeads, 64, 0, KvType::kF16, {8, 64, kTokens}};
+  const size_t plain = kv_block_layout(spec).block_bytes;
+  const size_t quantized = kv_quantized_layout(spec).block_bytes;
+  const size_t blocks = kTokens / kBlockTokens;
+  const auto pool = KvBlockPool::create(blocks * (kLayers * plain + quantized) + quantized);
+  std::vector<KvRows> layers;
+  for (int i = 0; i < kLayers; i++) layers.emplace_back(spec, pool).add_row();
+  ThreadPool threads{1};
+  for (const int count : {kTokens, 1}) {
+    for (KvRows& layer : layers) {
+      const StepLayout step = Layer::layout(layer, 0, count);
+      layer.begin_step(step);
+      const std::vector<float> values(size_t(count) * kHeads * 64, 1.5f);
+      append_kv(threads, layer, step, values, values, mantou::Isa::kScalar);
+    }
+    for (KvRows& layer : layers) layer.commit_step();
+  }
+  EXPECT_EQ(pool->used_bytes(), (blocks + 1) * kLayers * quantized);
+}
+
+TEST(KvRows, RefusesSavedStatesThatDoNotFit) {
+  Layer layer(100);
+  layer.rows.add_row();
+  layer.step(layer.rows, 0, 300);
+  const Snapshot good = layer.rows.snapshot(0);
+  const auto refuses = [&](const std::function<void(Snapshot&)>& spoil) {
+    Snapshot bad = good;
+    spoil(bad);
+    EXPECT_EQ(code_of([&] { layer.rows.restore(0, bad); }), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(layer.rows.tokens(0), 300);
+  };
+  refuses([](Snapshot& s) { s.layout = "mlx-planes-1"; });
+  refuses([](Snapshot& s) { s.signature = "kv:full:f16:2x8"; });
+  refuses([](Snapshot& s) { s.numbers.erase("tokens"); });
+  refuses([](Snapshot& s) { s.numbers["tokens"] = -1; });
+  refuses([](Snapshot& s) { s.numbers["tokens"] = 400; });
+  refuses([](Snapshot& s) { s.numbers["first_block"] = 4; });  // needs tokens of block 3
+  refuses([](Snapshot& s) { s.numbers["quantized"] = 1; });
+  refuses([](Snapshot& s) { s.numbers["minimum"] = 1; });
+  refuses([](Snapshot& s) { s.ranges.pop_back(); });
+  refuses([](Snapshot& s) { s.ranges[0].bytes = s.ranges[0].bytes.first(10); });
+  layer.rows.restore(0, good);
+}
+
 TEST(KvRows, RefusesWhatTheContractForbids) {
   Layer layer;
   KvRows& rows = layer.rows;
@@ -317,6 +382,15 @@ TEST(KvRows, RefusesWhatTheContractForbids) {
   fails([&] { same.join(std::move(rows)); });
   fails([&] { rows.commit_step(); });  // nothing was appended
   rows.abort_step();
+  const std::vector<int64_t> none = {0, 0}, more = {1, 0}, fewer = {0};
+  fails([&] { rows.end_round(none); });
+  rows.begin_round();
+  fails([&] { rows.end_round(more); });
+  fails([&] { rows.end_round(fewer); });
+  fails([&] { rows.begin_round(); });
+  fails([&] { rows.keep(both); });
+  fails([&] { rows.snapshot(0); });
+  rows.end_round(none);
 }
 
 TEST(KvBlockPool, ReusesMemoryAndReturnsEmptySlabs) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -140,8 +141,41 @@ inline std::vector<float> quantized_group(const std::vector<float>& x, int bits)
   return out;
 }
 
-// A head's values as a quantized layer keeps them.
-inline std::vector<float> quantized(const KvQuant& quant, const std::vector<float>& head) {
+// Sylvester's Hadamard matrix of the largest power of two that divides the head, over its square
+// root, by definition: entry (i, j) is (−1)^popcount(i & j).
+template <class Real>
+std::vector<double> rotated(const std::vector<Real>& head) {
+  size_t n = 1;
+  while (head.size() % (2 * n) == 0) n *= 2;
+  std::vector<double> out(head.size(), 0.0);
+  for (size_t i = 0; i < head.size(); i++)
+    for (size_t j = 0; j < n; j++)
+      out[i] += (std::popcount(i % n & j) % 2 ? -1 : 1) * double(head[i / n * n + j]) /
+                std::sqrt(double(n));
+  return out;
+}
+
+// The same in f32: sums and differences of the rotated halves, which fixes every rounding.
+inline std::vector<float> rotated_halves(const std::vector<float>& x) {
+  if (x.size() == 1) return x;
+  const auto half = ptrdiff_t(x.size() / 2);
+  const std::vector<float> a = rotated_halves({x.begin(), x.begin() + half});
+  const std::vector<float> b = rotated_halves({x.begin() + half, x.end()});
+  std::vector<float> out;
+  for (size_t i = 0; i < a.size(); i++) out.push_back(a[i] + b[i]);
+  for (size_t i = 0; i < a.size(); i++) out.push_back(a[i] - b[i]);
+  return out;
+}
+
+// A head's values as a quantized layer keeps them: rotated, then quantized.
+inline std::vector<float> quantized(const KvQuant& quant, const std::vector<float>& plain) {
+  size_t n = 1;
+  while (plain.size() % (2 * n) == 0) n *= 2;
+  std::vector<float> head;
+  for (size_t at = 0; at < plain.size(); at += n)
+    for (const float x :
+         rotated_halves({plain.begin() + ptrdiff_t(at), plain.begin() + ptrdiff_t(at + n)}))
+      head.push_back(x * (1 / std::sqrt(float(n))));
   std::vector<float> out;
   for (size_t at = 0; at < head.size(); at += size_t(quant.group)) {
     const auto group = quantized_group(
@@ -165,12 +199,15 @@ inline std::vector<double> reference_attention(const KvBlockLayout& layout, cons
                                                const AttentionParams& params, int64_t position,
                                                int head, const float* q) {
   const int kv_head = head / (params.heads / layout.kv_heads);
+  const bool rotates = view.layout->bits > 0;
+  std::vector<double> query(q, q + layout.head_dim);
+  if (rotates) query = rotated(query);
   const int64_t first = params.window > 0 ? std::max<int64_t>(0, position + 1 - params.window) : 0;
   std::vector<double> logits;
   for (int64_t t = first; t <= position; t++) {
     double logit = 0;
     for (int d = 0; d < layout.head_dim; d++) {
-      logit += double(q[d]) * stored(layout, view, t, kv_head, d, false);
+      logit += query[size_t(d)] * stored(layout, view, t, kv_head, d, false);
     }
     logit *= params.scale;
     if (params.softcap > 0) logit = params.softcap * std::tanh(logit / params.softcap);
@@ -188,7 +225,7 @@ inline std::vector<double> reference_attention(const KvBlockLayout& layout, cons
     }
   }
   for (double& value : out) value /= sum;
-  return out;
+  return rotates ? rotated(out) : out;
 }
 
 inline std::vector<mantou::Isa> available_isas() {

@@ -7,11 +7,10 @@
 //   float stored(LayerState&, int row, int64_t token, int head, int dim, bool value);
 //   std::vector<float> attend(LayerState&, const StepLayout&, q);  // in a step, after append
 //   StateSpec spec;  int heads;                     // of queries
-//   // What storing a head's values keeps of them: plain, quantized, or quantized after it was
-//   plain. std::vector<float> expected(const std::vector<float>& head, bool plain, bool quantized);
-//   bool may_run_out;                               // begin_step may fail for want of memory
-//   void shake();                                   // called between operations: poison free
-//   memory
+//   // What storing keeps of a head's values: plain, quantized, or quantized after it was plain.
+//   std::vector<float> expected(const std::vector<float>& head, bool plain, bool quantized);
+//   bool may_run_out;  // what takes memory may fail for want of it
+//   void shake();      // called between operations: poison free memory
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,6 +19,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/kv_test_util.h"
@@ -63,7 +63,7 @@ class LayerStateSuite {
   int64_t below(int64_t n) { return int64_t(random_() % uint64_t(n)); }
 
   void operate(World& world) {
-    switch (below(12)) {
+    switch (below(15)) {
       case 0:
         return add_row(world);
       case 1:
@@ -78,6 +78,12 @@ class LayerStateSuite {
         return release(world);
       case 6:
         return step(world, true);
+      case 7:
+        return round(world);
+      case 8:
+        return save(world);
+      case 9:
+        return restore(world);
       default:
         return step(world, false);
     }
@@ -199,6 +205,79 @@ class LayerStateSuite {
     world.model = std::move(after);
   }
 
+  // Steps of which an end chosen at random is taken back.
+  void round(World& world) {
+    const std::vector<Row> before = world.model;
+    world.state->begin_round();
+    for (int64_t steps = below(4); steps > 0; steps--) step(world, below(5) == 0);
+    std::vector<int64_t> kept;
+    for (size_t r = 0; r < before.size(); r++) {
+      Row& row = world.model[r];
+      kept.push_back(below(int64_t(row.size() - before[r].size()) + 1));
+      row.resize(before[r].size() + size_t(kept.back()));
+      // Quantized in this round, and at its end it would not have been yet.
+      if (row.quantized && !before[r].quantized && row.size() <= row.minimum) {
+        row.quantized = false;
+        row.minimum = 0;
+      }
+    }
+    world.state->end_round(kept);
+  }
+
+  // A row's bytes are those of a row that was appended alone.
+  void save(World& world) {
+    if (world.model.empty()) return;
+    const int row = below(world.model.size());
+    try {
+      const Snapshot saved = world.state->snapshot(row);
+      const auto alone = kind_.make();
+      alone->add_row();
+      append_alone(*alone, world.model[row]);
+      const Snapshot expected = alone->snapshot(0);
+      // A row that was cut to where it would be quantized stays quantized.
+      if (saved.numbers.at("quantized") == expected.numbers.at("quantized"))
+        expect_same_bytes(saved, expected);
+      saved_.emplace_back(saved, world.model[row]);
+    } catch (const Error& error) {
+      EXPECT_TRUE(kind_.may_run_out) << error.message();
+    }
+    if (saved_.size() > 3) saved_.erase(saved_.begin() + below(saved_.size()));
+  }
+
+  void expect_same_bytes(const Snapshot& a, const Snapshot& b) {
+    EXPECT_EQ(a.numbers.at("tokens"), b.numbers.at("tokens"));
+    for (const SnapshotRange& range : a.ranges) {
+      for (const SnapshotRange& other : b.ranges) {
+        if (range.name != other.name) continue;
+        EXPECT_TRUE(std::ranges::equal(range.bytes, other.bytes)) << range.name;
+      }
+    }
+  }
+
+  void restore(World& world) {
+    if (saved_.empty() || world.model.empty()) return;
+    const auto& [saved, model] = saved_[below(saved_.size())];
+    const int row = below(world.model.size());
+    try {
+      world.state->restore(row, saved);
+      world.model[row] = model;
+    } catch (const Error& error) {
+      EXPECT_TRUE(kind_.may_run_out) << error.message();
+    }
+    check_contents(world, row);
+  }
+
+  void append_alone(LayerState& state, const Row& model) {
+    const auto tokens = int64_t(model.size());
+    for (int64_t done = 0, count = 0; done < tokens; done += count) {
+      count = std::min(tokens - done, state.append_limit(0));
+      const StepLayout step{{StepRow{0, 0, int(count), done}}, int(count)};
+      state.begin_step(step);
+      append_tokens(state, step, model, done);
+      state.commit_step();
+    }
+  }
+
   // A step has begun with this row.
   void note_conversion(Row& row) const {
     const KvQuant& quant = kind_.spec.quant;
@@ -241,19 +320,25 @@ class LayerStateSuite {
     EXPECT_TRUE(same_bits(mine, {fresh.end() - width, fresh.end()})) << "position " << position;
   }
 
+  // The model's tokens from `first` on, in an open step of one row.
+  void append_tokens(LayerState& state, const StepLayout& step, const Row& model, int64_t first) {
+    std::vector<float> k, v;
+    const int width = kind_.spec.kv_heads * kind_.spec.head_dim;
+    for (int64_t t = first; t < first + step.total_tokens; t++) {
+      for (int j = 0; j < width; j++) k.push_back(noise(model[t], kKeys, j));
+      for (int j = 0; j < width; j++) v.push_back(noise(model[t], kValues, j));
+    }
+    kind_.append(state, step, k, v);
+  }
+
   // Tokens [first, first + count) of the model in a step of their own; `query` is the last one's.
   std::vector<float> append_and_attend(LayerState& state, const Row& model, int64_t first,
                                        int count, const float* query, int width) {
     const StepLayout step{{StepRow{0, 0, count, first}}, count};
     state.begin_step(step);
-    std::vector<float> k, v, queries(size_t(count) * width);
-    const int kv_width = kind_.spec.kv_heads * kind_.spec.head_dim;
-    for (int64_t t = first; t < first + count; t++) {
-      for (int j = 0; j < kv_width; j++) k.push_back(noise(model[t], kKeys, j));
-      for (int j = 0; j < kv_width; j++) v.push_back(noise(model[t], kValues, j));
-    }
+    std::vector<float> queries(size_t(count) * width);
     std::copy_n(query, width, queries.end() - width);
-    kind_.append(state, step, k, v);
+    append_tokens(state, step, model, first);
     std::vector<float> out = kind_.attend(state, step, queries);
     state.commit_step();
     return out;
@@ -276,17 +361,19 @@ class LayerStateSuite {
     for (int head = 0; head < kind_.heads; head++) {
       const int kv_head = head / (kind_.heads / spec.kv_heads);
       std::vector<double> sums(spec.head_dim, 0.0);
+      std::vector<double> query(q + head * spec.head_dim, q + (head + 1) * spec.head_dim);
+      if (row.quantized) query = rotated(query);
       double total = 0;
       for (int64_t t = first; t <= position; t++) {
         const std::vector<float> key = kept(row, t, kKeys, kv_head);
         const std::vector<float> value = kept(row, t, kValues, kv_head);
         double logit = 0;
-        for (int d = 0; d < spec.head_dim; d++)
-          logit += q[head * spec.head_dim + d] * double(key[size_t(d)]);
+        for (int d = 0; d < spec.head_dim; d++) logit += query[size_t(d)] * double(key[size_t(d)]);
         total += std::exp(logit);
         for (int d = 0; d < spec.head_dim; d++)
           sums[d] += std::exp(logit) * double(value[size_t(d)]);
       }
+      if (row.quantized) sums = rotated(sums);
       for (int d = 0; d < spec.head_dim; d++) {
         const double error = std::fabs(sums[d] / total - out[head * spec.head_dim + d]);
         if (!(error <= worst)) worst = error;
@@ -327,6 +414,7 @@ class LayerStateSuite {
   Kind& kind_;
   std::mt19937_64 random_;
   std::vector<World> worlds_;
+  std::vector<std::pair<Snapshot, Row>> saved_;
   uint64_t names_ = 1000;
 };
 

@@ -246,13 +246,14 @@ KvRingRows KvRingRows::extract_temporal(int row) const {
   return one;
 }
 
-void KvRingRows::adopt(Planes tokens, int64_t offset) {
+void KvRingRows::adopt(Planes planes, int64_t offset, int64_t index, bool rotated) {
   *this = KvRingRows(size_);
   offsets_ = {offset};
   left_pad_ = {0};
-  turns_ = {0};
-  index_ = tokens.empty() ? 0 : tokens[0].shape(2);
-  planes_ = std::move(tokens);
+  turns_ = {rotated ? index : 0};
+  planes_ = std::move(planes);
+  index_ = index;
+  rotated_ = rotated;
   total_ = offset;
 }
 

@@ -40,8 +40,11 @@ class KvRingRows {
   // The row alone, without padding; a copy. Its columns lie where they would had it never had
   // others beside it: the order in which attention sums them is part of its bits.
   KvRingRows extract(int row) const;
-  // A row that holds `tokens` in temporal order, the last of `offset`.
-  void adopt(Planes tokens, int64_t offset);
+  // Becomes a row of `offset` tokens that holds its last ones: in temporal order, or `rotated`, the
+  // oldest of them at column `index`.
+  void adopt(Planes planes, int64_t offset, int64_t index, bool rotated);
+  // One row that was never padded: as mlx-lm's RotatingKVCache has it.
+  bool is_lone() const { return alone() && total_ == offsets_[0]; }
   void replace_planes(Planes planes) { planes_ = std::move(planes); }
 
   void prepare_prefill(const PrefillPadding& padding);

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
 #include <random>
 #include <string>
 
@@ -70,13 +72,16 @@ Planes contiguous(const Planes& planes) {
 struct NaiveRow {
   Row tokens;
   bool quantized = false;  // from the first step on that begins with enough tokens
-  // Of a sliding layer: the columns of a ring that never had others beside it, as mlx-lm's
-  // RotatingKVCache lays them out; `turn` is where it was written last, 0 before it turns.
+  size_t minimum = 0;      // tokens it held then, if that was late
+  // Of a sliding layer (size > 0): the columns of a ring that never had others beside it, as
+  // mlx-lm's RotatingKVCache lays them out; `turn` is where it was written last, 0 before it turns.
   Row ring;
   size_t turn = 0;
+  std::vector<Row> steps;  // of the open round
 
   void append(const Row& fresh, size_t size) {
     tokens.insert(tokens.end(), fresh.begin(), fresh.end());
+    if (size == 0) return;
     if (fresh.size() > 1) {
       std::rotate(ring.begin(), ring.begin() + long(turn), ring.end());
       ring.erase(ring.begin(), ring.end() - long(std::min(ring.size(), size - 1)));
@@ -107,7 +112,7 @@ class Suite {
   int below(int n) { return int(random_() % uint32_t(n)); }
 
   void operate() {
-    switch (below(10)) {
+    switch (below(13)) {
       case 0:
         return add_row();
       case 1:
@@ -118,6 +123,12 @@ class Suite {
         return trim();
       case 4:
         return step(true);
+      case 5:
+        return round();
+      case 6:
+        return save();
+      case 7:
+        return restore();
       default:
         return step(false);
     }
@@ -162,10 +173,79 @@ class Suite {
     Row& ring = rows_[size_t(row)].ring;
     if (done && spec_.window > 0 && drop > 0) ring.resize(ring.size() - size_t(drop));
     // A full layer goes back as far as it likes, but for rows that were quantized late.
-    const bool late = spec_.quant.bits > 0 && spec_.quant.start > 0;
-    if (!late && spec_.window == 0) {
-      EXPECT_TRUE(done);
+    const bool may = drop == 0 || left >= int64_t(rows_[size_t(row)].minimum);
+    if (spec_.window == 0 || !may) {
+      EXPECT_EQ(done, may);
     }
+  }
+
+  // Steps of which an end chosen at random is taken back.
+  void round() {
+    const std::vector<NaiveRow> before = rows_;
+    in_round_ = true;
+    state_->begin_round();
+    for (int steps = below(4); steps > 0; steps--) step(below(5) == 0);
+    std::vector<int64_t> kept;
+    for (size_t r = 0; r < rows_.size(); r++) {
+      kept.push_back(below(int(rows_[r].tokens.size() - before[r].tokens.size()) + 1));
+      NaiveRow row = before[r];
+      auto left = size_t(kept.back());
+      for (Row& step : rows_[r].steps) {
+        step.resize(std::min(left, step.size()));
+        left -= step.size();
+        if (!step.empty()) row.append(step, size_t(spec_.window));
+      }
+      rows_[r] = std::move(row);
+    }
+    state_->end_round(kept);
+    in_round_ = false;
+    check_lengths();
+  }
+
+  // The saved bytes are those of the row's tokens, in order where no ring has turned.
+  void save() {
+    if (rows_.empty()) return;
+    const int row = below(int(rows_.size()));
+    const Snapshot saved = state_->snapshot(row);
+    const NaiveRow& naive = rows_[size_t(row)];
+    EXPECT_EQ(saved.numbers.at("tokens"), int64_t(naive.tokens.size()));
+    EXPECT_EQ(saved.numbers.at("bits"), naive.quantized ? spec_.quant.bits : 0);
+    const int64_t columns = saved.numbers.at("columns");
+    const KvCodec codec =
+        naive.quantized ? KvCodec{spec_.quant.bits, spec_.quant.group} : KvCodec{};
+    const bool turned = spec_.window > 0 && saved.numbers.at("rotated") != 0;
+    if (columns > 0 && !turned) {
+      const Row last(naive.tokens.end() - columns, naive.tokens.end());
+      const Planes expected =
+          contiguous(codec.encode(tokens_array({last}, false), tokens_array({last}, true)));
+      ASSERT_EQ(saved.ranges.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); i++) {
+        ASSERT_EQ(saved.ranges[i].bytes.size(), expected[i].nbytes());
+        EXPECT_EQ(std::memcmp(saved.ranges[i].bytes.data(), expected[i].data<char>(),
+                              expected[i].nbytes()),
+                  0);
+      }
+    }
+    saved_.emplace_back(saved, naive);
+    if (saved_.size() > 3) saved_.erase(saved_.begin() + below(int(saved_.size())));
+  }
+
+  void restore() {
+    if (saved_.empty() || rows_.empty()) return;
+    const auto& [saved, naive] = saved_[size_t(below(int(saved_.size())))];
+    const int row = below(int(rows_.size()));
+    state_->restore(row, saved);
+    rows_[size_t(row)] = naive;
+    check_lengths();
+    const Snapshot again = state_->snapshot(row);
+    EXPECT_EQ(again.numbers, saved.numbers);
+    for (size_t i = 0; i < saved.ranges.size(); i++)
+      EXPECT_TRUE(std::ranges::equal(again.ranges[i].bytes, saved.ranges[i].bytes));
+  }
+
+  void check_lengths() {
+    for (size_t r = 0; r < rows_.size(); r++)
+      EXPECT_EQ(state_->tokens(int(r)), int64_t(rows_[r].tokens.size()));
   }
 
   // Steps of 1 to 9 tokens of some rows; `aborted` leaves everything as it was.
@@ -186,8 +266,11 @@ class Suite {
       const auto held = int64_t(naive.tokens.size());
       layout.rows.push_back({row, layout.total_tokens, int(count), held});
       layout.total_tokens += int(count);
-      if (spec_.quant.bits > 0 && held >= std::max<int64_t>(1, spec_.quant.start))
+      if (!in_round_ && !naive.quantized && spec_.quant.bits > 0 &&
+          held >= std::max<int64_t>(1, spec_.quant.start)) {
         naive.quantized = true;
+        if (spec_.quant.start > 0) naive.minimum = size_t(held);
+      }
       fresh.emplace_back();
       for (int64_t i = 0; i < count; i++) fresh.back().push_back(next_token_++);
     }
@@ -198,10 +281,8 @@ class Suite {
     if (aborted) return state_->abort_step();
     for (size_t i = 0; i < order.size(); i++) {
       NaiveRow& row = rows_[size_t(order[i])];
-      if (spec_.window > 0)
-        row.append(fresh[i], size_t(spec_.window));
-      else
-        row.tokens.insert(row.tokens.end(), fresh[i].begin(), fresh[i].end());
+      row.append(fresh[i], size_t(spec_.window));
+      if (in_round_) row.steps.push_back(fresh[i]);
     }
     size_t seen = 0;
     for (const KvPart& part : state_->parts()) {
@@ -214,8 +295,7 @@ class Suite {
       evaluate(state_->planes());
     }
     state_->commit_step();
-    for (size_t r = 0; r < rows_.size(); r++)
-      EXPECT_EQ(state_->tokens(int(r)), int64_t(rows_[r].tokens.size()));
+    check_lengths();
   }
 
   void check(const KvPart& part, const std::vector<int>& order, int count) {
@@ -272,6 +352,8 @@ class Suite {
   std::mt19937 random_;
   std::unique_ptr<MlxLayerState> state_;
   std::vector<NaiveRow> rows_;
+  std::vector<std::pair<Snapshot, NaiveRow>> saved_;
+  bool in_round_ = false;  // nothing is quantized then
   uint32_t next_token_ = 1;
 };
 
@@ -290,6 +372,76 @@ TEST(MlxLayerStateProperties, EqualAListOfRows) {
 
 TEST(MlxLayerState, RefusesGroupsThatHeadsDoNotHave) {
   EXPECT_THROW(make_layer_state({2, 32, 0, KvType::kF16, {8, 64, 0}}), Error);
+}
+
+void append(MlxLayerState& state, const Row& tokens) {
+  state.begin_step({{{0, 0, int(tokens.size()), state.tokens(0)}}, int(tokens.size())});
+  MaskCache masks;
+  state.append(tokens_array({tokens}, false), tokens_array({tokens}, true), false, masks);
+  evaluate(state.planes());
+  state.commit_step();
+}
+
+// 2 · heads · dimensions · bytes of an element · tokens, where planes grow by 256 columns.
+TEST(MlxLayerState, ATokenTakesWhatTheMathsSays) {
+  for (const auto& [quant, element] : {std::pair(KvQuant{}, 4.0),
+                                       {KvQuant{8, 32, 0}, 1 + 8.0 / 32},
+                                       {KvQuant{4, 32, 0}, 0.5 + 8.0 / 32}}) {
+    const auto state = make_layer_state({kHeads, kDim, 0, KvType::kF32, quant});
+    state->add_row();
+    append(*state, Row(1000, 3));
+    append(*state, Row(24, 4));
+    EXPECT_EQ(double(state->bytes(0)), 2 * kHeads * kDim * element * 1024);
+    EXPECT_EQ(state->projected_bytes(1024), state->bytes(0));
+  }
+}
+
+// Conversion happens one layer at a time: what it needs beside the planes is less than a layer's.
+TEST(MlxLayerState, QuantizingRowsTakesNoMoreThanOneLayerMore) {
+  constexpr int kTokens = 2048;
+  const Row tokens(kTokens, 7);
+  std::vector<std::unique_ptr<MlxLayerState>> layers;
+  for (int i = 0; i < 6; i++) {
+    layers.push_back(make_layer_state({kHeads, kDim, 0, KvType::kF32, {8, 32, kTokens}}));
+    layers.back()->add_row();
+    append(*layers.back(), tokens);
+  }
+  mx::clear_cache();
+  const size_t before = mx::get_active_memory(), layer = layers[0]->bytes(0);
+  ASSERT_GE(before, 6 * layer);
+  mx::reset_peak_memory();
+  for (const auto& state : layers) state->begin_step({{{0, 0, 1, kTokens}}, 1});
+  EXPECT_LE(mx::get_peak_memory(), before + layer);
+  EXPECT_LT(mx::get_active_memory(), before / 2);
+}
+
+TEST(MlxLayerState, RefusesSavedStatesThatDoNotFit) {
+  const auto state = make_layer_state({kHeads, kDim, 5, KvType::kF32, {8, 32, 0}});
+  state->add_row();
+  append(*state, {1, 2, 3, 4, 5});
+  append(*state, {6});
+  append(*state, {7});
+  const Snapshot good = state->snapshot(0);
+  ASSERT_EQ(good.numbers.at("rotated"), 1);
+  const auto refuses = [&](const std::function<void(Snapshot&)>& spoil) {
+    Snapshot bad = good;
+    spoil(bad);
+    EXPECT_THROW(state->restore(0, bad), Error);
+    EXPECT_EQ(state->tokens(0), 7);
+  };
+  refuses([](Snapshot& s) { s.layout = "cpu-blocks-1"; });
+  refuses([](Snapshot& s) { s.signature = "kv:full:f16:2x8"; });
+  refuses([](Snapshot& s) { s.numbers.erase("tokens"); });
+  refuses([](Snapshot& s) { s.numbers["tokens"] = -1; });
+  refuses([](Snapshot& s) { s.numbers["tokens"] = 4; });
+  refuses([](Snapshot& s) { s.numbers["columns"] = 4; });
+  refuses([](Snapshot& s) { s.numbers["index"] = 6; });
+  refuses([](Snapshot& s) { s.numbers["bits"] = 4; });
+  refuses([](Snapshot& s) { s.numbers["bits"] = 0; });
+  refuses([](Snapshot& s) { s.numbers["float_type"] = 3; });
+  refuses([](Snapshot& s) { s.ranges.pop_back(); });
+  refuses([](Snapshot& s) { s.ranges[0].bytes = s.ranges[0].bytes.first(10); });
+  state->restore(0, good);
 }
 
 TEST(MlxLayerState, RefusesStepsOfRaggedRows) {

@@ -14,6 +14,12 @@
 namespace mantou::on_mlx {
 namespace {
 
+KvType kv_type_of(const ArrayStorage& table) {
+  const mx::Dtype type = table.scales ? table.scales->dtype() : table.value.dtype();
+  if (type == mx::float32) return KvType::kF32;
+  return type == mx::float16 ? KvType::kF16 : KvType::kBF16;
+}
+
 array normalize(const array& x, const Norm& norm) {
   if (!norm.scale) return mx::fast::rms_norm(x, std::nullopt, norm.eps);
   array scale = array_of(norm.scale);
@@ -55,14 +61,18 @@ class MlxBackend final : public Backend {
       return table_->weight;
     const Weight weight(raw.rows, raw.cols, on_mlx::pack(raw, use));
     if (use == WeightUse::kTable) table_ = PackedTable{raw.data, weight};
+    if (use == WeightUse::kTable) own_type_ = kv_type_of(storage_of(weight));
     return weight;
   }
   Weight pack_experts(std::span<const RawWeight> experts) override {
     return Weight(experts[0].rows, experts[0].cols, on_mlx::pack_experts(experts));
   }
 
+  // Keys and values are kept in the model's own type, that of its embeddings.
   std::unique_ptr<LayerState> make_state(const StateSpec& spec) override {
-    return make_layer_state(spec);
+    StateSpec own = spec;
+    own.type = own_type_;
+    return make_layer_state(own);
   }
 
   void begin_step(const StepLayout& layout) override {
@@ -283,6 +293,7 @@ class MlxBackend final : public Backend {
 
   const std::string numerics_id_ = std::string("mlx-") + mx::version();
   std::optional<PackedTable> table_;
+  KvType own_type_ = KvType::kBF16;
   std::map<const Rope*, RopeCall> ropes_;
   int batch_ = 0, length_ = 0;
   RopeOffset offset_ = 0;

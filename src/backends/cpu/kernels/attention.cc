@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cpu/kernels/attention_kernels.h"
+#include "backends/cpu/kernels/hadamard.h"
 #include "backends/cpu/kv_quantize.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -74,6 +75,7 @@ struct AttentionWorkspace::Memory {
   AlignedFloats parts;
   size_t parts_capacity = 0;
   std::vector<TileScratch> scratch;  // per thread
+  std::vector<float> rotated;        // the step's queries
 };
 
 AttentionWorkspace::AttentionWorkspace(size_t parts_budget) : memory_(std::make_unique<Memory>()) {
@@ -110,7 +112,7 @@ class AttentionRun {
         lanes_(state.layout().value_stride) {}
 
   void run(const StepLayout& layout, const float* q, float* out) {
-    plan(layout, q, out);
+    plan(layout, rotated(layout, q), out);
     plan_splits();
     for (int64_t wave = 0; wave < waves_; wave++) {
       plan_wave(wave);
@@ -124,9 +126,13 @@ class AttentionRun {
         pool_.run(units, unit);
       }
     }
+    rotate_back(layout, out);
   }
 
  private:
+  const float* rotated(const StepLayout& layout, const float* q);
+  void rotate_back(const StepLayout& layout, float* out);
+  void rotate_tokens(const StepRow& row, float* heads);
   void plan(const StepLayout& layout, const float* q, float* out);
   void plan_row(const StepRow& row, const float* q, float* out);
   void plan_splits();
@@ -146,6 +152,38 @@ class AttentionRun {
   int64_t splits_per_wave_ = 0;
   int64_t waves_ = 1;
 };
+
+// Rotates the heads of a row's tokens. heads: of the whole batch.
+void AttentionRun::rotate_tokens(const StepRow& row, float* heads) {
+  const int head_dim = state_.layout().head_dim;
+  const auto token = [&](int i, int) {
+    float* const first = heads + size_t(row.first + i) * params_.heads * head_dim;
+    for (int head = 0; head < params_.heads; head++) rotate_head(first + head * head_dim, head_dim);
+  };
+  if (int64_t{row.count} * params_.heads * head_dim < kSmallAppend) {
+    for (int i = 0; i < row.count; i++) token(i, 0);
+  } else {
+    pool_.run(row.count, token);
+  }
+}
+
+// The queries as quantized keys want them: a copy if there is such a row.
+const float* AttentionRun::rotated(const StepLayout& layout, const float* q) {
+  const size_t width = size_t(params_.heads) * state_.layout().head_dim;
+  bool copied = false;
+  for (const StepRow& row : layout.rows) {
+    if (state_.view(row.state_row).layout->bits == 0) continue;
+    if (!copied) memory_.rotated.assign(q, q + layout.total_tokens * width);
+    copied = true;
+    rotate_tokens(row, memory_.rotated.data());
+  }
+  return copied ? memory_.rotated.data() : q;
+}
+
+void AttentionRun::rotate_back(const StepLayout& layout, float* out) {
+  for (const StepRow& row : layout.rows)
+    if (state_.view(row.state_row).layout->bits > 0) rotate_tokens(row, out);
+}
 
 void AttentionRun::plan(const StepLayout& layout, const float* q, float* out) {
   memory_.tiles.clear();
