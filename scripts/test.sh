@@ -7,7 +7,7 @@
 #   tsan     what has threads under ThreadSanitizer              tidy    clang-tidy on changed files
 #   fuzz     each fuzz target for a few seconds                  bridge  the tests of the Rust crate
 #   api      a running server, through its clients' own packages
-#   mlx      the mlx backend: its suite, and mlx-lm's bits
+#   mlx      the mlx backend: its suite, and the bits of mlx-lm and mlx-optiq
 # --full: long property runs, a minute for each fuzz target, sanitizers on every suite (ThreadSanitizer
 # without arithmetic on one thread), clang-tidy on every file. MANTOU_FUZZ_SECONDS: another time for
 # each fuzz target. The last line counts what passed and failed; build/results/ holds reports and logs.
@@ -162,7 +162,7 @@ stage_mlx() {
     scripts/models.sh starter >/dev/null || record "the starter model is here" 1
     check "mlx: the program answers" "$BUILD/test/mantou" generate --exact -m starter -p Hello -n 3
     local tiny=$RESULTS/tiny
-    check "mlx: tests/exact" timeout 1800 tests/exact --archs "$archs" --keep "$tiny"
+    check "mlx: tests/exact" timeout 3600 tests/exact --archs "$archs" --keep "$tiny"
     run_clients mlx -m "$tiny/llama/q4" --backend mlx
     check "mlx: refusals" tests/mlx_refusals --mantou "$BUILD/test/mantou" --model "$tiny/llama/q4"
   else

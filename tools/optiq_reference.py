@@ -4,6 +4,7 @@ mlx-optiq works by replacing functions of mlx-lm, so it has a process of its own
 The cache is that of `optiq eval --kv-config` and `optiq serve --kv-config … --no-fused-kv` (the fused attention
 of the latter differs in f16 and bf16 alone) for one conversation.
 """
+import concurrent.futures
 import json
 import multiprocessing
 import pathlib
@@ -42,17 +43,21 @@ def compute(directory, prompt, count, schedules, start):
 
 
 def prepare():
+    import gc
     import mlx.core as mx
+    import optiq.serve  # noqa: F401
     mx.set_default_device(mx.cpu)
     mx.disable_compile()
+    gc.collect()
+    gc.freeze()  # mlx-optiq collects garbage for each layer that it quantizes
 
 
 class Optiq:
     def __init__(self):
-        self.pool = multiprocessing.get_context("spawn").Pool(1, prepare)
+        self.process = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), prepare)
 
     def __call__(self, *arguments):
-        return self.pool.apply(compute, arguments)
+        return self.process.submit(compute, *arguments).result()
 
 
 def write_config(directory, head_dims):

@@ -75,9 +75,13 @@ array quantized(const array& q, const Planes& planes, const KvCodec& codec, cons
 
 array attention(const array& q, const Planes& planes, const KvCodec& codec, const Mask& mask,
                 const AttentionSpec& spec) {
+  using Widen = AttentionSpec::Widen;
+  const bool wide =
+      spec.widen == Widen::kAlways || (spec.widen == Widen::kF16 && q.dtype() == mx::float16);
+  const array queries = wide ? mx::astype(q, mx::float32) : q;
   if (!codec.plain()) {
-    const bool special = spec.softcap > 0 || spec.widen != AttentionSpec::Widen::kNothing;
-    if (!special) return quantized(q, planes, codec, mask, spec);
+    if (spec.softcap <= 0 && spec.widen != Widen::kAlways)
+      return mx::astype(quantized(queries, planes, codec, mask, spec), q.dtype());
     const auto decoded = [&](size_t first) {
       return mx::dequantize(planes[first], planes[first + 1], planes[first + 2], codec.group,
                             codec.bits);
@@ -87,9 +91,6 @@ array attention(const array& q, const Planes& planes, const KvCodec& codec, cons
   if (spec.softcap > 0) return softcapped(q, planes, mask, spec);
   const std::optional<array> sinks =
       spec.sinks ? std::optional(array_of(*spec.sinks)) : std::nullopt;
-  const bool wide = spec.widen == AttentionSpec::Widen::kAlways ||
-                    (spec.widen == AttentionSpec::Widen::kF16 && q.dtype() == mx::float16);
-  const array queries = wide ? mx::astype(q, mx::float32) : q;
   const array keys = wide ? mx::astype(planes[0], mx::float32) : planes[0];
   const array out = mx::fast::scaled_dot_product_attention(queries, keys, planes[1], spec.scale,
                                                            mask.mode, mask.value, sinks);

@@ -7,7 +7,8 @@
 namespace mantou::on_mlx {
 
 // q [B, heads, L, head_dim] over planes of S columns -> the same shape. Where neither
-// mlx-lm nor mlx-optiq has a quantized form (soft caps, widened keys) planes are decoded first.
+// mlx-lm nor mlx-optiq has a quantized form (soft caps, keys widened always) planes are decoded
+// first.
 array attention(const array& q, const Planes& planes, const KvCodec& codec, const Mask& mask,
                 const AttentionSpec& spec);
 

@@ -21,6 +21,7 @@ void KvRingRows::add_row() {
   KvRingRows empty(size_);
   empty.offsets_ = {0};
   empty.left_pad_ = {0};
+  empty.turns_ = {0};
   if (rows() == 0) {
     *this = empty;
   } else {
@@ -34,7 +35,15 @@ Planes KvRingRows::append(const Planes& inputs) {
                                                           : append_many(inputs);
 }
 
+int64_t KvRingRows::turn_after_one(int row) const {
+  const int64_t turn = turns_[size_t(row)];
+  if (turn > 0) return turn == size_ ? 1 : turn + 1;
+  const int64_t pad = std::max<int64_t>(0, left_pad_[size_t(row)]);
+  return (rotated_ ? size_ : index_) - pad >= size_ ? 1 : 0;
+}
+
 Planes KvRingRows::append_one(const Planes& inputs) {
+  for (int r = 0; r < rows(); r++) turns_[size_t(r)] = turn_after_one(r);
   Planes planes = planes_;
   std::vector<int64_t> left_pad = left_pad_;
   int64_t index = index_, columns = planes.empty() ? 0 : planes[0].shape(2);
@@ -94,6 +103,7 @@ Planes KvRingRows::append_many(const Planes& inputs) {
   }
   total_ += count;
   index_ = planes_[0].shape(2);
+  turns_.assign(turns_.size(), 0);
   for (int64_t& offset : offsets_) offset += count;
   return planes_;
 }
@@ -159,9 +169,9 @@ bool KvRingRows::trim(int row, int64_t count) {
 void KvRingRows::merge(const std::vector<const KvRingRows*>& parts) {
   std::vector<KvRingRows> each;
   for (const KvRingRows* part : parts)
-    for (int r = 0; r < part->rows(); r++) each.push_back(part->extract(r));
+    for (int r = 0; r < part->rows(); r++) each.push_back(part->extract_temporal(r));
   if (each.size() == 1) {
-    *this = each[0];
+    *this = each[0].extract(0);
     return;
   }
   KvRingRows all(size_);
@@ -173,6 +183,7 @@ void KvRingRows::merge(const std::vector<const KvRingRows*>& parts) {
   for (const KvRingRows& row : each) {
     all.offsets_.push_back(row.offsets_[0]);
     all.left_pad_.push_back(all.index_ - row.index_);
+    all.turns_.push_back(row.turns_[0]);
   }
   for (size_t i = 0; prototype && i < prototype->planes_.size(); i++) {
     std::vector<array> rows;
@@ -193,8 +204,13 @@ void KvRingRows::filter(const std::vector<int>& keep) {
     *this = KvRingRows(size_);
     return;
   }
-  std::vector<int64_t> offsets, left_pad, ends;
+  if (keep.size() == 1 && rows() > 1 && prefill_ends_.empty()) {
+    *this = extract(keep[0]);
+    return;
+  }
+  std::vector<int64_t> offsets, left_pad, turns, ends;
   for (const int row : keep) {
+    turns.push_back(turns_[size_t(row)]);
     offsets.push_back(offsets_[size_t(row)]);
     left_pad.push_back(left_pad_[size_t(row)]);
     if (!prefill_ends_.empty()) ends.push_back(prefill_ends_[size_t(row)]);
@@ -202,13 +218,25 @@ void KvRingRows::filter(const std::vector<int>& keep) {
   for (array& plane : planes_) plane = with_rows(plane, keep);
   offsets_ = std::move(offsets);
   left_pad_ = std::move(left_pad);
+  turns_ = std::move(turns);
   prefill_ends_ = std::move(ends);
 }
 
 KvRingRows KvRingRows::extract(int row) const {
+  KvRingRows one = extract_temporal(row);
+  const int64_t turn = one.turns_[0];
+  if (turn == 0) return one;
+  for (array& plane : one.planes_) plane = roll_columns(plane, {turn});
+  one.index_ = turn;
+  one.rotated_ = true;
+  return one;
+}
+
+KvRingRows KvRingRows::extract_temporal(int row) const {
   KvRingRows one(size_);
   one.offsets_ = {offsets_[size_t(row)]};
   one.left_pad_ = {0};
+  one.turns_ = {turns_[size_t(row)]};
   const int64_t pad = std::max<int64_t>(0, left_pad_[size_t(row)]);
   for (const array& plane : temporal())
     one.planes_.push_back(copy_of_row(plane, row, pad, plane.shape(2)));
@@ -222,6 +250,7 @@ void KvRingRows::adopt(Planes planes, int64_t offset, int64_t index, bool rotate
   *this = KvRingRows(size_);
   offsets_ = {offset};
   left_pad_ = {0};
+  turns_ = {rotated ? index : 0};
   planes_ = std::move(planes);
   index_ = index;
   rotated_ = rotated;

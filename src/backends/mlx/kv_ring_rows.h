@@ -37,7 +37,8 @@ class KvRingRows {
   bool trim(int row, int64_t count);
   void merge(const std::vector<const KvRingRows*>& parts);
   void filter(const std::vector<int>& keep);
-  // The row alone, in temporal order, without padding; a copy.
+  // The row alone, without padding; a copy. Its columns lie where they would had it never had
+  // others beside it: the order in which attention sums them is part of its bits.
   KvRingRows extract(int row) const;
   // Becomes a row of `offset` tokens that holds its last ones: in temporal order, or `rotated`, the
   // oldest of them at column `index`.
@@ -54,11 +55,16 @@ class KvRingRows {
   Planes append_one(const Planes& inputs);
   Planes append_many(const Planes& inputs);
   Planes temporal() const;
+  KvRingRows extract_temporal(int row) const;
+  int64_t turn_after_one(int row) const;
   void roll_right_padding();
 
   int64_t size_;
   Planes planes_;
   std::vector<int64_t> offsets_, left_pad_;
+  // The index of each row's ring had it been alone; 0 while that has not turned since the last
+  // longer append.
+  std::vector<int64_t> turns_;
   int64_t index_ = 0;
   int64_t total_ = 0;  // mlx-lm's _offset
   bool rotated_ = false;
