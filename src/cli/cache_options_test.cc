@@ -125,6 +125,14 @@ TEST_F(CacheOptions, AConfigurationThatCannotBeIsRefused) {
   o.kv_quant = CacheQuant::kConfig;
   write_config(R"([{"layer_idx": 2, "bits": 8}])");
   EXPECT_THAT(refusal(o), HasSubstr("layer_idx is 2, must be 0 … 1"));
+  write_config(R"([{"layer_idx": 0, "bits": 8}, {"layer_idx": 0, "bits": 4}])");
+  EXPECT_THAT(refusal(o), HasSubstr("entry 1: layer_idx is 0 again"));
+  write_config(R"([{"layer_idx": 1, "bits": 2}])");
+  EXPECT_THAT(refusal(o), HasSubstr("bits is 2, must be 4 or 8"));
+  write_config(R"([{"layer_idx": 1, "bits": 4, "group_size": 128}])");
+  EXPECT_THAT(refusal(o), HasSubstr("layer 1: heads of 64 dimensions have no groups of 128"));
+  EXPECT_EQ(refusal(o, 0, 256), "works");
+  EXPECT_THAT(refusal(o, 0, 80), HasSubstr("layer 1: heads of 80 dimensions"));
   write_config("[{");
   EXPECT_THAT(refusal(o), HasSubstr("kv_config.json"));
 }

@@ -92,6 +92,8 @@ Schedule schedule_of(const ModelOptions& options) {
   if (options.exact != Exact::kNo) return kMlxLmSchedule;
   Schedule schedule;
   schedule.prefill_chunk = options.batch_size;
+  // MLX leaves out what no one reads: most of the last layer, while no logits are wanted.
+  schedule.last_alone = options.backend == BackendChoice::kMlx;
   return schedule;
 }
 

@@ -93,10 +93,12 @@ class MlxBackend final : public Backend {
     states_.clear();
     masks_.clear();
     logits_.reset();
+    output_.reset();
   }
   void end_step() override {
     states_.clear();
     masks_.clear();
+    output_.reset();
     if (length_ > 1) mx::clear_cache();
   }
 
@@ -247,12 +249,15 @@ class MlxBackend final : public Backend {
     return with_rows(mx::concatenate(std::move(outs), 0), back);
   }
 
-  // Prompt chunks are computed layer by layer, so that they can be stopped between layers.
+  // Prompt chunks are computed layer by layer, so that they can be stopped between layers: keys and
+  // values of this layer now, the rest with the next layer. Of the last layer that rest is needed
+  // for logits alone.
   Tensor finish_layer(const Tensor& x, const array& y) {
     if (length_ > 1) {
-      std::vector<array> now{y};
-      for (const array& plane : states_.back()->planes()) now.push_back(plane);
+      std::vector<array> now = states_.back()->planes();
+      if (output_) now.push_back(*output_);
       evaluate(std::move(now));
+      output_ = y;
     }
     return make_tensor(x.rows(), x.cols(), y);
   }
@@ -305,6 +310,7 @@ class MlxBackend final : public Backend {
   RopeOffset offset_ = 0;
   MaskCache masks_;
   std::vector<MlxLayerState*> states_;  // in the order of this step's layers
+  std::optional<array> output_;         // of the layer that was built last, while a prompt is read
   std::optional<array> logits_;         // f32, what Scores point into
 };
 

@@ -56,7 +56,7 @@ std::string name_of(const Test& test) {
 // Drives an Executor without an engine: this thread is the engine thread.
 class Runner {
  public:
-  Runner(LoadedModel& model, int chunk) : model_(model), chunk_(chunk) {}
+  Runner(LoadedModel& model, const Schedule& schedule) : model_(model), schedule_(schedule) {}
 
   // Seconds of the timed part: `prompt` tokens behind `depth`, or `gen` single steps.
   double run(const Test& test) {
@@ -91,7 +91,8 @@ class Runner {
 
   void forward(RequestId id, int tokens, bool sample_last) {
     for (int done = 0; done < tokens;) {
-      const int n = std::min(chunk_, tokens - done);
+      int n = std::min(schedule_.prefill_chunk, tokens - done);
+      if (schedule_.last_alone && sample_last && n > 1 && done + n == tokens) n--;
       done += n;
       step({id, n, sample_last && done == tokens ? Output::kSample : Output::kNone});
     }
@@ -105,7 +106,7 @@ class Runner {
   }
 
   LoadedModel& model_;
-  const int chunk_;
+  const Schedule schedule_;
   RequestId last_id_ = 0;
 };
 
@@ -177,7 +178,7 @@ int run_bench(const Options& options) {
     ModelOptions model_options = options.model;
     model_options.threads = threads;
     LoadedModel model = load_model(model_options);
-    Runner runner(model, options.model.batch_size);
+    Runner runner(model, schedule_of(options.model));
     for (const Test& test : tests) {
       Row row{test, model.threads, {}};
       runner.run({test.prompt > 0 ? std::min(test.prompt, 64) : 0, std::min(test.gen, 4), 0});
