@@ -289,7 +289,7 @@ TEST(Elementwise, Rope) {
 
 TEST(Elementwise, InterleavedRopeTurnsNeighbours) {
   const int heads = 2, head_dim = 20, rotated = 14;
-  const std::vector<float> x = normal_values(size_t(heads * head_dim), 2, 1);
+  const std::vector<float> x = normal_values(size_t(heads) * head_dim, 2, 1);
   std::vector<float> cosines, sines, y = x;
   for (int i = 0; i < rotated / 2; ++i) {
     cosines.push_back(float(std::cos(i * 0.7)));
