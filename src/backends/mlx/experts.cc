@@ -112,7 +112,7 @@ array mlp(const array& x, const Mlp& mlp) {
 array mixture(const array& x, const array& routed, const MoeSpec& spec) {
   const Choice choice = choose(linear(routed, spec.router), spec);
   const array each = run_experts(x, spec.experts, choice.indices);
-  const array y = mx::sum(mx::multiply(each, mx::expand_dims(choice.weights, -1)), -2);
+  array y = mx::sum(mx::multiply(each, mx::expand_dims(choice.weights, -1)), -2);
   if (!spec.shared) return y;
   array shared = mlp(x, *spec.shared);
   if (spec.shared_gate) shared = mx::multiply(mx::sigmoid(linear(x, *spec.shared_gate)), shared);
