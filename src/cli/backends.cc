@@ -1,7 +1,9 @@
 #include "cli/backends.h"
 
 #include <dlfcn.h>
+#if defined(__linux__)
 #include <elf.h>
+#endif
 
 #include <cstring>
 #include <filesystem>
@@ -27,14 +29,18 @@ std::vector<fs::path> plugin_places() {
 }
 
 // A library that was copied in part: loading it would end the program by a signal. The table of
-// sections lies at a library's end.
-bool is_cut_off(const fs::path& file) {
+// sections lies at the end of an ELF file.
+bool is_cut_off([[maybe_unused]] const fs::path& file) {
+#if defined(__linux__)
   Elf64_Ehdr header{};
   std::ifstream in(file, std::ios::binary);
   if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return true;
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;  // dlopen says so
   const uint64_t size = fs::file_size(file), table = uint64_t{header.e_shnum} * header.e_shentsize;
   return header.e_shoff > size || table > size - header.e_shoff;
+#else
+  return false;
+#endif
 }
 
 // The backend's functions live as long as the program.

@@ -102,8 +102,7 @@ Work StepLoop::next_work() const {
   const Request& request = row_->generation->request_;
   const int64_t left = int64_t(request.prompt.size()) - row_->stored;
   if (left <= 0) return {request.id, 1, Output::kSample};
-  int64_t tokens = std::min<int64_t>(left, std::max(1, schedule_.prefill_chunk));
-  if (schedule_.last_alone && tokens == left && left > 1) tokens = left - 1;
+  int64_t tokens = schedule_.step_tokens(left);
   if (schedule_.respects_limits) tokens = std::min(tokens, executor_.append_limit(request.id));
   return {request.id, int(tokens), tokens == left ? Output::kSample : Output::kNone};
 }

@@ -34,6 +34,7 @@ KvBlockLayout kv_quantized_layout(const StateSpec& spec) {
                spec.head_dim, quant.group, quant.bits);
   }
   layout.bits = quant.bits;
+  layout.rotated = quant.bits == 8;
   layout.group = quant.group;
   layout.groups = spec.head_dim / quant.group;
   layout.value_offset = size_t(kBlockTokens) * spec.head_dim * quant.bits / 8;

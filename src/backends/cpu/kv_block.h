@@ -9,8 +9,8 @@
 // Quantized blocks hold codes instead of elements: bytes of the same shapes, or, with 4 bits, bytes
 // of two codes, the low one of lane i and the high one of lane i + 16 of each 32. Behind them lie
 // four planes [groups][64] of f16, lanes are tokens: scales and biases of the keys, scales and
-// biases of the values. An element of the rotated head (kernels/hadamard.h) is code · scale + bias
-// of its token and group.
+// biases of the values. An element is code · scale + bias of its token and group; with 8 bits, an
+// element of the rotated head.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +31,7 @@ struct KvBlockLayout {
   int bits = 0;             // of codes; 0: elements of `type`
   int group = 0;            // dimensions that share scale and bias
   int groups = 0;
+  bool rotated = false;     // codes are of the rotated head (kernels/hadamard.h): with 8 bits
   size_t scale_offset = 0;  // bytes from a head's keys to the planes
   size_t head_bytes = 0;    // bytes of a head's section
   size_t block_bytes = 0;

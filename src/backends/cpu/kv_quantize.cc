@@ -31,13 +31,19 @@ void put(const KvBlockLayout& layout, std::byte* row, int lane, uint8_t code) {
               : (both & std::byte{0xf0}) | std::byte{code};
 }
 
-void quantize_token(const KvBlockLayout& layout, std::byte* section, int slot, const float* key_of,
-                    const float* value_of) {
-  float k[kMaxHeadDim] = {}, v[kMaxHeadDim] = {};
-  std::copy_n(key_of, layout.head_dim, k);
-  std::copy_n(value_of, layout.head_dim, v);
-  rotate_head(k, layout.head_dim);
-  rotate_head(v, layout.head_dim);
+const float* turned(const float* head, int head_dim, float* into) {
+  std::copy_n(head, head_dim, into);
+  rotate_head(into, head_dim);
+  return into;
+}
+
+void quantize_token(const KvBlockLayout& layout, std::byte* section, int slot, const float* k,
+                    const float* v) {
+  float turned_k[kMaxHeadDim], turned_v[kMaxHeadDim];
+  if (layout.rotated) {
+    k = turned(k, layout.head_dim, turned_k);
+    v = turned(v, layout.head_dim, turned_v);
+  }
   uint8_t codes[kMaxHeadDim];
   const size_t key_row = size_t(32) * layout.bits / 8;
   const size_t value_row = size_t(layout.value_stride) * layout.bits / 8;

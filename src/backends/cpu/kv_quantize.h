@@ -17,7 +17,7 @@ struct QuantizedGroup {
 };
 QuantizedGroup quantize_group(const float* values, int n, int bits, uint8_t* codes);
 
-// Heads are rotated (kernels/hadamard.h) before they are quantized.
+// Heads are rotated before they are quantized where the layout says so.
 //
 // Tokens slot … slot + count − 1 of one head's section; k, v: [count][stride] from their first.
 void quantize_tokens(const KvBlockLayout& layout, std::byte* section, int slot, int count,

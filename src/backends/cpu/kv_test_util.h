@@ -167,10 +167,10 @@ inline std::vector<float> rotated_halves(const std::vector<float>& x) {
   return out;
 }
 
-// A head's values as a quantized layer keeps them: rotated, then quantized.
+// A head's values as a quantized layer keeps them: with 8 bits rotated, then quantized.
 inline std::vector<float> quantized(const KvQuant& quant, const std::vector<float>& plain) {
   size_t n = 1;
-  while (plain.size() % (2 * n) == 0) n *= 2;
+  while (quant.bits == 8 && plain.size() % (2 * n) == 0) n *= 2;
   std::vector<float> head;
   for (size_t at = 0; at < plain.size(); at += n)
     for (const float x :
@@ -199,7 +199,7 @@ inline std::vector<double> reference_attention(const KvBlockLayout& layout, cons
                                                const AttentionParams& params, int64_t position,
                                                int head, const float* q) {
   const int kv_head = head / (params.heads / layout.kv_heads);
-  const bool rotates = view.layout->bits > 0;
+  const bool rotates = view.layout->bits == 8;
   std::vector<double> query(q, q + layout.head_dim);
   if (rotates) query = rotated(query);
   const int64_t first = params.window > 0 ? std::max<int64_t>(0, position + 1 - params.window) : 0;

@@ -357,12 +357,13 @@ class LayerStateSuite {
                     const std::vector<float>& out) const {
     const StateSpec& spec = kind_.spec;
     const int64_t first = spec.window > 0 ? std::max<int64_t>(0, position + 1 - spec.window) : 0;
+    const bool rotates = row.quantized && spec.quant.bits == 8;
     double worst = 0;
     for (int head = 0; head < kind_.heads; head++) {
       const int kv_head = head / (kind_.heads / spec.kv_heads);
       std::vector<double> sums(spec.head_dim, 0.0);
       std::vector<double> query(q + head * spec.head_dim, q + (head + 1) * spec.head_dim);
-      if (row.quantized) query = rotated(query);
+      if (rotates) query = rotated(query);
       double total = 0;
       for (int64_t t = first; t <= position; t++) {
         const std::vector<float> key = kept(row, t, kKeys, kv_head);
@@ -373,7 +374,7 @@ class LayerStateSuite {
         for (int d = 0; d < spec.head_dim; d++)
           sums[d] += std::exp(logit) * double(value[size_t(d)]);
       }
-      if (row.quantized) sums = rotated(sums);
+      if (rotates) sums = rotated(sums);
       for (int d = 0; d < spec.head_dim; d++) {
         const double error = std::fabs(sums[d] / total - out[head * spec.head_dim + d]);
         if (!(error <= worst)) worst = error;

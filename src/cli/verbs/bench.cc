@@ -91,8 +91,9 @@ class Runner {
 
   void forward(RequestId id, int tokens, bool sample_last) {
     for (int done = 0; done < tokens;) {
-      int n = std::min(schedule_.prefill_chunk, tokens - done);
-      if (schedule_.last_alone && sample_last && n > 1 && done + n == tokens) n--;
+      // Without a token sampled at its end, a prompt has one more to go.
+      const int left = tokens - done;
+      const int n = std::min(left, int(schedule_.step_tokens(sample_last ? left : left + 1)));
       done += n;
       step({id, n, sample_last && done == tokens ? Output::kSample : Output::kNone});
     }

@@ -167,12 +167,12 @@ void AttentionRun::rotate_tokens(const StepRow& row, float* heads) {
   }
 }
 
-// The queries as quantized keys want them: a copy if there is such a row.
+// The queries as rotated keys want them: a copy if there is such a row.
 const float* AttentionRun::rotated(const StepLayout& layout, const float* q) {
   const size_t width = size_t(params_.heads) * state_.layout().head_dim;
   bool copied = false;
   for (const StepRow& row : layout.rows) {
-    if (state_.view(row.state_row).layout->bits == 0) continue;
+    if (!state_.view(row.state_row).layout->rotated) continue;
     if (!copied) memory_.rotated.assign(q, q + layout.total_tokens * width);
     copied = true;
     rotate_tokens(row, memory_.rotated.data());
@@ -182,7 +182,7 @@ const float* AttentionRun::rotated(const StepLayout& layout, const float* q) {
 
 void AttentionRun::rotate_back(const StepLayout& layout, float* out) {
   for (const StepRow& row : layout.rows)
-    if (state_.view(row.state_row).layout->bits > 0) rotate_tokens(row, out);
+    if (state_.view(row.state_row).layout->rotated) rotate_tokens(row, out);
 }
 
 void AttentionRun::plan(const StepLayout& layout, const float* q, float* out) {
