@@ -77,8 +77,12 @@ std::unique_ptr<Backend> make_mlx_backend(int threads) {
 
 }  // namespace
 
+bool wants_mlx(const ModelOptions& options) {
+  return options.backend == BackendChoice::kMlx || options.exact != Exact::kNo;
+}
+
 std::unique_ptr<Backend> make_backend(const ModelOptions& options, int threads) {
-  if (options.backend == BackendChoice::kCpu && options.exact == Exact::kNo)
+  if (!wants_mlx(options))
     return cpu::make_cpu_backend({threads, options.compute == Compute::kF32});
   if (options.compute == Compute::kF32)
     fail_param(ErrorCode::kInvalidArgument, "compute",

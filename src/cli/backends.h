@@ -8,6 +8,9 @@
 
 namespace mantou::cli {
 
+// Whether the options ask for mlx.
+bool wants_mlx(const ModelOptions& options);
+
 // kUnsupported with what to do when this machine has not got the backend, or a broken one.
 std::unique_ptr<Backend> make_backend(const ModelOptions& options, int threads);
 

@@ -5,12 +5,12 @@
 namespace mantou::cli {
 namespace {
 
-KvType plain_type(const ModelOptions& options) {
-  const bool mlx = options.backend == BackendChoice::kMlx || options.exact != Exact::kNo;
-  if (mlx && options.kv_type != CacheType::kAuto)
+KvType plain_type(const Backend& backend, const ModelOptions& options) {
+  if (backend.own_kv_type() && options.kv_type != CacheType::kAuto)
     fail_param(ErrorCode::kUnsupported, "kv_type",
                "--kv-type is for the cpu backend: mlx keeps keys and values in the model's own "
                "type; leave it out, or quantize them with --kv-quant");
+  if (backend.own_kv_type()) return *backend.own_kv_type();
   switch (options.kv_type) {
     case CacheType::kBF16:
       return KvType::kBF16;
@@ -46,9 +46,9 @@ runtime::KvScheme kv_scheme(const ModelOptions& options) {
   return scheme;
 }
 
-std::vector<StateSpec> state_specs(const models::Model& model, const ModelOptions& options,
-                                   const std::filesystem::path& path) {
-  std::vector<StateSpec> specs = model.state_specs(plain_type(options));
+std::vector<StateSpec> state_specs(const models::Model& model, const Backend& backend,
+                                   const ModelOptions& options, const std::filesystem::path& path) {
+  std::vector<StateSpec> specs = model.state_specs(plain_type(backend, options));
   const auto config = hub::read_kv_config(path, int(specs.size()));
   specs = runtime::with_scheme(std::move(specs), kv_scheme(options), config);
   for (size_t i = 0; options.exact == Exact::kYes && i < specs.size(); i++)

@@ -13,8 +13,8 @@ namespace mantou::cli {
 // Contradictions are kInvalidArgument naming the flags.
 runtime::KvScheme kv_scheme(const ModelOptions& options);
 
-// The states of a model whose checkpoint is at `path`.
-std::vector<StateSpec> state_specs(const models::Model& model, const ModelOptions& options,
-                                   const std::filesystem::path& path);
+// The states of a model that `backend` has packed and whose checkpoint is at `path`.
+std::vector<StateSpec> state_specs(const models::Model& model, const Backend& backend,
+                                   const ModelOptions& options, const std::filesystem::path& path);
 
 }  // namespace mantou::cli

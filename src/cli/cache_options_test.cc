@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "cli/backends.h"
+#include "cli/inspection_backend.h"
 
 namespace mantou::cli {
 namespace {
@@ -46,7 +48,10 @@ class CacheOptions : public testing::Test {
 
   std::vector<StateSpec> states(const ModelOptions& options, int64_t window = 0,
                                 int head_dim = 64) const {
-    return state_specs(TwoLayers(window, head_dim), options, folder_);
+    const auto backend = make_inspection_backend(wants_mlx(options));
+    RawWeight table;  // f32: the type of keys and values on mlx
+    backend->pack(table, WeightUse::kTable);
+    return state_specs(TwoLayers(window, head_dim), *backend, options, folder_);
   }
   std::string refusal(const ModelOptions& options, int64_t window = 0, int head_dim = 64) const {
     try {
@@ -103,7 +108,9 @@ TEST_F(CacheOptions, EveryCombinationWorksOrSaysWhyNot) {
                                         : bits > 0 ? (KvQuant{bits, 64, 7})
                                                    : KvQuant{});
               EXPECT_EQ(specs[1].quant, bits > 0 && !config ? (KvQuant{bits, 64, 7}) : KvQuant{});
-              EXPECT_EQ(specs[0].type, type == CacheType::kBF16 ? KvType::kBF16 : KvType::kF16);
+              EXPECT_EQ(specs[0].type, wants_mlx(o)               ? KvType::kF32
+                                       : type == CacheType::kBF16 ? KvType::kBF16
+                                                                  : KvType::kF16);
             }
   }
   EXPECT_GT(worked, 50);

@@ -44,7 +44,7 @@ std::string chat_commands_help() {
 ChatSession::ChatSession(const Options& options, LoadedModel& model)
     : options_(options),
       model_(model),
-      engine_(std::move(model.executor), {1, schedule_of(options.model)}) {
+      engine_(std::move(model.executor), {1, schedule_of(model, options.model)}) {
   reset();
 }
 

@@ -88,14 +88,14 @@ const std::vector<Flag>& table() {
                "quantized; slower, closest to the checkpoint.",
        .target = CHOICE(model.compute)},
       {.name = "backend",
-       .verbs = kRunning,
+       .verbs = kRunning | kInspect | kFit,
        .group = FlagGroup::kModel,
        .value = "NAME",
        .help = "What computes: mantou's own kernels, or MLX (in builds that have it: "
                "scripts/run.sh --mlx).",
        .target = CHOICE(model.backend)},
       {.name = "exact",
-       .verbs = kRunning,
+       .verbs = kRunning | kInspect | kFit,
        .group = FlagGroup::kModel,
        .help = "The bits of mlx-lm: MLX, and prompts in mlx-lm's steps. --exact=mixed: with the "
                "per-layer KV cache of kv_config.json, as mlx-optiq.",

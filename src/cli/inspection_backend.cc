@@ -7,10 +7,15 @@ namespace {
 
 class InspectionBackend final : public Backend {
  public:
+  explicit InspectionBackend(bool own_kv_type) : has_own_(own_kv_type) {}
+
   std::string_view name() const override { return "inspection"; }
   std::string_view numerics_id() const override { return "none"; }
 
-  Weight pack(const RawWeight& raw, WeightUse) override {
+  std::optional<KvType> own_kv_type() const override { return own_type_; }
+
+  Weight pack(const RawWeight& raw, WeightUse use) override {
+    if (has_own_ && use == WeightUse::kTable) own_type_ = looked_up_as(raw);
     return {raw.rows, raw.cols, std::make_shared<WeightStorage>()};
   }
 
@@ -50,10 +55,15 @@ class InspectionBackend final : public Backend {
   [[noreturn]] static void refuse() {
     fail(ErrorCode::kInternal, "a model that was loaded for inspection cannot run");
   }
+
+  const bool has_own_;
+  std::optional<KvType> own_type_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_inspection_backend() { return std::make_unique<InspectionBackend>(); }
+std::unique_ptr<Backend> make_inspection_backend(bool own_kv_type) {
+  return std::make_unique<InspectionBackend>(own_kv_type);
+}
 
 }  // namespace mantou::cli

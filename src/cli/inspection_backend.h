@@ -9,6 +9,7 @@
 
 namespace mantou::cli {
 
-std::unique_ptr<Backend> make_inspection_backend();
+// `own_kv_type`: keeps keys and values in the model's own type, as mlx does.
+std::unique_ptr<Backend> make_inspection_backend(bool own_kv_type);
 
 }  // namespace mantou::cli

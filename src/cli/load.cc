@@ -75,7 +75,7 @@ LoadedModel load_model(const ModelOptions& options) {
   runtime::ExecutorOptions executor;
   executor.model_id = loaded.name;
   executor.context = options.ctx_size;
-  executor.states = state_specs(*model, options, artifact->path());
+  executor.states = state_specs(*model, *backend, options, artifact->path());
   executor.end_ids = loaded.tokenizer->end_ids();
   loaded.executor = runtime::make_model_executor(std::move(backend), std::move(model), executor);
   loaded.capabilities = loaded.executor->capabilities();
@@ -88,12 +88,11 @@ LoadedModel load_model(const ModelOptions& options) {
   return loaded;
 }
 
-Schedule schedule_of(const ModelOptions& options) {
+Schedule schedule_of(const LoadedModel& model, const ModelOptions& options) {
   if (options.exact != Exact::kNo) return kMlxLmSchedule;
   Schedule schedule;
   schedule.prefill_chunk = options.batch_size;
-  // MLX leaves out what no one reads: most of the last layer, while no logits are wanted.
-  schedule.last_alone = options.backend == BackendChoice::kMlx;
+  schedule.last_alone = model.capabilities.lazy;
   return schedule;
 }
 

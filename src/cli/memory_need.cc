@@ -1,9 +1,15 @@
 #include "cli/memory_need.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <string_view>
 
+#include "cli/backends.h"
+#include "cli/cache_options.h"
+#include "cli/inspection_backend.h"
 #include "hub/towers.h"
+#include "models/registry.h"
 
 namespace mantou::cli {
 namespace {
@@ -33,6 +39,13 @@ double expert_share(const nlohmann::json& config) {
   return experts > 0 && chosen > 0 ? std::min(1.0, chosen / experts) : 1.0;
 }
 
+// Plain elements stay as they are, the elements of blocks become f32.
+uint64_t bytes_decoded(const hub::ModelArtifact::TensorInfo& tensor) {
+  if (tensor.type == "F32" || tensor.type == "F16" || tensor.type == "BF16") return tensor.bytes;
+  return std::accumulate(tensor.shape.begin(), tensor.shape.end(), uint64_t{4},
+                         std::multiplies<>());
+}
+
 bool has_own_head(const hub::ModelArtifact& artifact) {
   const bool has_head = artifact.has("lm_head.weight") || artifact.has("output.weight");
   return has_head && !artifact.config().value("tie_word_embeddings", false);
@@ -44,12 +57,13 @@ uint64_t MemoryNeed::cache_bytes(int64_t tokens) const {
   uint64_t bytes = 0;
   for (const StateSpec& spec : states) {
     const int64_t held = spec.window > 0 ? std::min(tokens, spec.window) : tokens;
-    // In thirty-seconds of a byte, so that quantized elements (a code, and a 16-bit scale and bias
-    // for a group) are whole numbers of them.
+    // In thirty-seconds of a byte, so that quantized elements (a code, and a scale and a bias for a
+    // group) are whole numbers of them.
     const uint64_t plain = spec.type == KvType::kF32 ? 128 : 64;
+    const uint64_t scale = typed_scales ? plain : 64;
     const bool quantized = spec.quant.bits > 0 && tokens >= spec.quant.start;
     const uint64_t element =
-        quantized ? uint64_t(4 * spec.quant.bits + 128 / spec.quant.group) : plain;
+        quantized ? uint64_t(4 * spec.quant.bits) + 2 * scale / uint64_t(spec.quant.group) : plain;
     bytes += 2 * uint64_t(spec.kv_heads) * uint64_t(spec.head_dim) * element * uint64_t(held) / 32;
   }
   return bytes;
@@ -68,21 +82,32 @@ int64_t MemoryNeed::largest_context(uint64_t bytes) const {
 }
 
 MemoryNeed memory_need(const hub::ModelArtifact& artifact, const models::Model& model,
-                       std::vector<StateSpec> states) {
+                       std::vector<StateSpec> states, bool on_mlx) {
   MemoryNeed need;
   need.states = std::move(states);
+  need.typed_scales = on_mlx;
+  const bool decodes = on_mlx && artifact.format() == hub::Format::kGguf;
   need.train_context = model.info().train_context;
   const double share = expert_share(artifact.config());
   const bool own_head = has_own_head(artifact);
   double read = 0;
   for (const auto& tensor : artifact.tensors()) {
     if (hub::is_of_tower(tensor.name)) continue;
-    need.weights += tensor.bytes;
+    const uint64_t bytes = decodes ? bytes_decoded(tensor) : tensor.bytes;
+    need.weights += bytes;
     if (is_embedding(tensor.name) && own_head) continue;
-    read += double(tensor.bytes) * (is_routed_expert(tensor.name) ? share : 1.0);
+    read += double(bytes) * (is_routed_expert(tensor.name) ? share : 1.0);
   }
   need.read_per_token = uint64_t(read);
   return need;
+}
+
+MemoryNeed memory_need(hub::ModelArtifact& artifact, const ModelOptions& options) {
+  const bool on_mlx = wants_mlx(options);
+  const auto backend = make_inspection_backend(on_mlx);
+  const auto model = models::load_model(artifact, *backend);
+  auto states = state_specs(*model, *backend, options, artifact.path());
+  return memory_need(artifact, *model, std::move(states), on_mlx);
 }
 
 }  // namespace mantou::cli

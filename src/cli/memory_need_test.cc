@@ -18,6 +18,10 @@ TEST(MemoryNeed, KeysAndValuesOfEachLayer) {
   need.states = {full(1, 8, KvType::kF32), {1, 8, 16, KvType::kBF16}};
   EXPECT_EQ(need.cache_bytes(10), 2u * 8 * 4 * 10 + 2u * 8 * 2 * 10);
   EXPECT_EQ(need.cache_bytes(1000), 2u * 8 * 4 * 1000 + 2u * 8 * 2 * 16);  // the window is full
+  need.states = {{1, 128, 0, KvType::kF32, {4, 32, 0}}};
+  EXPECT_EQ(need.cache_bytes(10), 2u * 10 * (64 + 4 * (2 + 2)));  // codes, scales and biases
+  need.typed_scales = true;
+  EXPECT_EQ(need.cache_bytes(10), 2u * 10 * (64 + 4 * (4 + 4)));
 }
 
 TEST(MemoryNeed, LargestContextIsTheLastThatFits) {
@@ -35,9 +39,10 @@ TEST(MemoryNeed, LargestContextIsTheLastThatFits) {
 // A checkpoint of names and sizes alone.
 class NamedTensors final : public hub::ModelArtifact {
  public:
-  NamedTensors(nlohmann::json config, std::vector<TensorInfo> tensors)
-      : config_(std::move(config)), tensors_(std::move(tensors)) {}
-  hub::Format format() const override { return hub::Format::kDirectory; }
+  NamedTensors(nlohmann::json config, std::vector<TensorInfo> tensors,
+               hub::Format format = hub::Format::kDirectory)
+      : format_(format), config_(std::move(config)), tensors_(std::move(tensors)) {}
+  hub::Format format() const override { return format_; }
   const std::filesystem::path& path() const override { return path_; }
   const std::string& name() const override { return name_; }
   const nlohmann::json& config() const override { return config_; }
@@ -55,6 +60,7 @@ class NamedTensors final : public hub::ModelArtifact {
   std::vector<TensorInfo> tensors() const override { return tensors_; }
 
  private:
+  hub::Format format_;
   std::filesystem::path path_;
   std::string name_;
   nlohmann::json config_;
@@ -95,6 +101,16 @@ TEST(MemoryNeed, ATokenReadsNoTableAndOnlyItsExperts) {
   EXPECT_EQ(need.cache_bytes(1), 64u);
   const NamedTensors tied({{"tie_word_embeddings", true}}, {tensors.front(), tensors.back()});
   EXPECT_EQ(memory_need(tied, NoModel(), {full(1, 8)}).read_per_token, 1005u);
+}
+
+TEST(MemoryNeed, MlxHoldsTheBlocksOfGgufFilesAsF32) {
+  const std::vector<hub::ModelArtifact::TensorInfo> tensors = {
+      {"token_embd.weight", "Q4_K", {8, 256}, 8 * 144}, {"output_norm.weight", "F16", {256}, 512}};
+  const NamedTensors gguf({}, tensors, hub::Format::kGguf);
+  EXPECT_EQ(memory_need(gguf, NoModel(), {full(1, 8)}).weights, 8u * 144 + 512);
+  EXPECT_EQ(memory_need(gguf, NoModel(), {full(1, 8)}, true).weights, 8u * 256 * 4 + 512);
+  const NamedTensors directory({}, tensors);
+  EXPECT_EQ(memory_need(directory, NoModel(), {full(1, 8)}, true).weights, 8u * 144 + 512);
 }
 
 TEST(MemoryBandwidth, IsThatOfSomeMachine) {

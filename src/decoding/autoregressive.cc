@@ -83,24 +83,29 @@ Batch gather(RowBatch& rows, const StepPlan& plan) {
   return batch;
 }
 
+// An arg-max of logits that were finite, found for place `at` of a row.
+TokenId checked(int32_t arg_max, size_t at) {
+  if (arg_max < 0)
+    fail(ErrorCode::kNumerical,
+         "the model's logits are not finite (NaN or infinity) at token {} of the row", at);
+  return arg_max;
+}
+
 GeneratedToken choose(Row& row, const Score& score) {
   if (!score.logits.empty()) return row.sampler.sample(score.logits, row.tokens, row.generated);
-  if (score.arg_max < 0)
-    fail(ErrorCode::kNumerical,
-         "the model's logits are not finite (NaN or infinity) at token {} of the row",
-         row.tokens.size());
-  return {score.arg_max, 0, {}};
+  return {checked(score.arg_max, row.tokens.size()), 0, {}};
 }
 
 bool contains(std::span<const TokenId> ids, TokenId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-std::optional<FinishReason> finish_of(const Row& row, TokenId id,
+// Of a row whose token number `generated` is `id`.
+std::optional<FinishReason> finish_of(const Row& row, int64_t generated, TokenId id,
                                       std::span<const TokenId> end_ids) {
   if (!row.request.limits.ignore_eos && contains(end_ids, id)) return FinishReason::kStop;
   if (contains(row.request.limits.stop_token_ids, id)) return FinishReason::kStop;
-  if (row.generated + 1 >= row.max_tokens) return FinishReason::kLength;
+  if (generated + 1 >= row.max_tokens) return FinishReason::kLength;
   return std::nullopt;
 }
 
@@ -112,7 +117,7 @@ void sample_rows(RowBatch& rows, const StepPlan& plan, const Batch& batch,
     Row& row = rows[rows.index_of(plan.work[batch.sampled[i]].id)];
     try {
       result.token = choose(row, scores[i]);
-      result.finished = finish_of(row, result.token->id, end_ids);
+      result.finished = finish_of(row, row.generated, result.token->id, end_ids);
     } catch (const Error& error) {
       result.error = error;
       result.finished = FinishReason::kError;
@@ -120,11 +125,42 @@ void sample_rows(RowBatch& rows, const StepPlan& plan, const Batch& batch,
   }
 }
 
+// The tokens that are asked for: begun, where the device can find them by itself, or sampled.
+void begin_tokens(Backend& backend, const Tensor& hidden, const Head& head, RowBatch& rows,
+                  const StepPlan& plan, const Batch& batch, std::span<const TokenId> end_ids,
+                  StartedStep& step) {
+  const bool greedy = std::all_of(batch.heads.begin(), batch.heads.end(), [](const auto& h) {
+    return h.want == HeadRequest::Want::kArgMax;
+  });
+  if (greedy && !batch.heads.empty()) step.pending = backend.head_ahead(hidden, head, batch.heads);
+  if (!step.pending)
+    sample_rows(rows, plan, batch, backend.head(hidden, head, batch.heads), end_ids, step.results);
+}
+
+// Rows as they are when the step is done.
+void advance(RowBatch& rows, const StepPlan& plan, const Batch& batch, StartedStep& step) {
+  for (const Work& work : plan.work) rows[rows.index_of(work.id)].stored += work.tokens;
+  for (size_t i = 0; i < batch.sampled.size(); i++) {
+    const size_t w = batch.sampled[i];
+    Row& row = rows[rows.index_of(plan.work[w].id)];
+    if (step.pending) {
+      step.awaited.push_back({w, row.tokens.size(), row.generated});
+      row.tokens.push_back(token_ahead(int(i)));
+    } else if (step.results.rows[w].token) {
+      row.tokens.push_back(step.results.rows[w].token->id);
+    } else {
+      continue;
+    }
+    row.generated++;
+  }
+}
+
 }  // namespace
 
-StepResults autoregressive_step(Backend& backend, const models::Model& model, RowBatch& rows,
-                                std::span<const TokenId> end_ids, const StepPlan& plan) {
-  StepResults results;
+StartedStep start_step(Backend& backend, const models::Model& model, RowBatch& rows,
+                       std::span<const TokenId> end_ids, const StepPlan& plan) {
+  StartedStep started;
+  StepResults& results = started.results;
   for (const Work& work : plan.work) results.rows.push_back({work.id, {}, {}, {}});
   const Batch batch = gather(rows, plan);
   StateTransaction transaction(rows.states(), batch.layout);
@@ -132,24 +168,44 @@ StepResults autoregressive_step(Backend& backend, const models::Model& model, Ro
     const BackendStep step(backend, batch.layout);
     try {
       const Tensor hidden = model.forward(backend, batch.tokens, rows.states(), plan.stop);
-      sample_rows(rows, plan, batch, backend.head(hidden, model.head(), batch.heads), end_ids,
-                  results);
+      begin_tokens(backend, hidden, model.head(), rows, plan, batch, end_ids, started);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCancelled) throw;
       results.stopped = true;
-      return results;
+      return started;
     }
   }
   transaction.commit();
-  for (size_t w = 0; w < plan.work.size(); w++) {
-    Row& row = rows[rows.index_of(plan.work[w].id)];
-    row.stored += plan.work[w].tokens;
-    if (results.rows[w].token) {
-      row.tokens.push_back(results.rows[w].token->id);
-      row.generated++;
+  advance(rows, plan, batch, started);
+  return started;
+}
+
+StepResults finish_step(RowBatch& rows, std::span<const TokenId> end_ids, StartedStep started) {
+  if (!started.pending) return std::move(started.results);
+  const std::vector<int32_t> tokens = started.pending->wait();
+  for (size_t i = 0; i < started.awaited.size(); i++) {
+    const StartedStep::Awaited& awaited = started.awaited[i];
+    RowResult& result = started.results.rows[awaited.work];
+    Row& row = rows[rows.index_of(result.id)];
+    try {
+      const TokenId id = row.tokens[awaited.at] = checked(tokens[i], awaited.at);
+      result.token = {id, 0, {}};
+      result.finished = finish_of(row, awaited.generated, id, end_ids);
+    } catch (const Error& error) {
+      result.error = error;
+      result.finished = FinishReason::kError;
     }
   }
-  return results;
+  return std::move(started.results);
+}
+
+bool can_start_ahead(const RowBatch& rows, const StepPlan& plan) {
+  return std::all_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
+    const Row& row = rows[rows.index_of(work.id)];
+    return work.output == Output::kSample && row.stored + 1 == int64_t(row.tokens.size()) &&
+           row.tokens.back() < 0 && row.generated < row.max_tokens &&
+           row.sampler.is_plain_greedy(row.generated);
+  });
 }
 
 }  // namespace mantou::decoding

@@ -33,6 +33,7 @@ class RowBatch {
 
   size_t size() const { return rows_.size(); }
   Row& operator[](size_t index) { return *rows_[index]; }
+  const Row& operator[](size_t index) const { return *rows_[index]; }
   const States& states() const { return states_; }
 
   // Index of the request's row; an unknown id is kInternal.

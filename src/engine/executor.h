@@ -23,6 +23,7 @@ struct Capabilities {
   int vocab_size = 0;
   int max_rows = 1;
   bool uniform_steps = false;  // rows of one step must forward the same number of tokens
+  bool lazy = false;  // steps without a token to sample are cheaper than their share of one with
   std::vector<TokenId> end_ids;
 };
 
@@ -51,10 +52,18 @@ class Executor {
   virtual int64_t append_limit(RequestId id) const = 0;
 
   // A step is a transaction: afterwards each row is either one step further or, on its error or a
-  // stop, as it was. At most one ticket is outstanding on this device.
+  // stop, as it was.
   virtual Ticket submit(const StepPlan& plan) = 0;
+  // Submits the step after the outstanding one, whose tokens it goes on from on the device itself,
+  // so that device and host do not wait for each other. Nothing where they are one or the host is
+  // to choose a token: collect, then submit. A row that ends with the step before has one token
+  // more in its state then, and no use for the result.
+  virtual std::optional<Ticket> submit_ahead(const StepPlan& /*plan*/) { return std::nullopt; }
+  // In the order of the tickets; two are outstanding at most. An Error: the step's rows are lost
+  // and can only be dropped.
   virtual StepResults collect(Ticket ticket) = 0;
 
+  // Not while a step of the row is outstanding.
   virtual void release(RequestId id, Release how) = 0;
 };
 

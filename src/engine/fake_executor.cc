@@ -65,29 +65,46 @@ int64_t FakeExecutor::append_limit(RequestId id) const {
 }
 
 Ticket FakeExecutor::submit(const StepPlan& plan) {
-  if (std::exchange(outstanding_, true)) violation("two tickets outstanding");
-  try {
-    if (int(plan.work.size()) > script_.capabilities.max_rows) violation("too many rows in a step");
-    results_ = {};
-    if (!sleep_through_layers(plan.stop)) {
-      results_.stopped = true;
-      note({FakeEvent::Kind::kStopped, plan.work.empty() ? 0 : plan.work[0].id});
-      return ++ticket_;
-    }
+  if (!outstanding_.empty()) violation("submitted while a ticket is outstanding");
+  return start(plan);
+}
+
+std::optional<Ticket> FakeExecutor::submit_ahead(const StepPlan& plan) {
+  if (outstanding_.size() != 1) violation("there is no step to go on from");
+  const auto goes_on = [&](const Work& work) {
+    const auto at = rows_.find(work.id);
+    return at != rows_.end() && at->second.generated < at->second.max_tokens;
+  };
+  if (!script_.ahead || !std::all_of(plan.work.begin(), plan.work.end(), goes_on))
+    return std::nullopt;
+  return start(plan);
+}
+
+Ticket FakeExecutor::start(const StepPlan& plan) {
+  if (int(plan.work.size()) > script_.capabilities.max_rows) violation("too many rows in a step");
+  StepResults results;
+  if (!sleep_through_layers(plan.stop)) {
+    results.stopped = true;
+    note({FakeEvent::Kind::kStopped, plan.work.empty() ? 0 : plan.work[0].id});
+  } else {
     for (const Work& work : plan.work) {
       if (script_.on_submit) script_.on_submit(work);
-      results_.rows.push_back(run(work));
+      results.rows.push_back(run(work));
     }
-  } catch (...) {
-    outstanding_ = false;
-    throw;
   }
-  return ++ticket_;
+  outstanding_.emplace_back(++last_ticket_, std::move(results));
+  return last_ticket_;
 }
 
 StepResults FakeExecutor::collect(Ticket ticket) {
-  if (!std::exchange(outstanding_, false) || ticket != ticket_) violation("no such ticket");
-  return std::exchange(results_, {});
+  if (outstanding_.empty() || outstanding_.front().first != ticket) {
+    violation("no such ticket");
+    return {};
+  }
+  StepResults results = std::move(outstanding_.front().second);
+  outstanding_.pop_front();
+  if (script_.on_collect) script_.on_collect(results);
+  return results;
 }
 
 RowResult FakeExecutor::run(const Work& work) {
@@ -134,6 +151,9 @@ bool FakeExecutor::sleep_through_layers(const StopFlag* stop) const {
 }
 
 void FakeExecutor::release(RequestId id, Release how) {
+  for (const auto& [ticket, results] : outstanding_)
+    for (const RowResult& row : results.rows)
+      if (row.id == id) violation("released while a step of the row is outstanding");
   if (rows_.erase(id) > 0) note({FakeEvent::Kind::kRelease, id, 0, {}, how});
 }
 

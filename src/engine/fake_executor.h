@@ -6,11 +6,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/executor.h"
@@ -28,6 +30,8 @@ struct FakeScript {
   std::function<std::optional<Error>(const Work&)> row_error;  // ends one row
   std::function<int64_t(const Request&)> cached_tokens;
   int64_t quantized_start = 0;  // > 0: no step may cross this many tokens of a row
+  bool ahead = false;           // takes the step after the outstanding one
+  std::function<void(const StepResults&)> on_collect;  // may throw
 
   // A step is this many layers of this length; the StopFlag is polled between them.
   int layers = 1;
@@ -67,6 +71,7 @@ class FakeExecutor final : public Executor {
   Admission admit(const Request& request) override;
   int64_t append_limit(RequestId id) const override;
   Ticket submit(const StepPlan& plan) override;
+  std::optional<Ticket> submit_ahead(const StepPlan& plan) override;
   StepResults collect(Ticket ticket) override;
   void release(RequestId id, Release how) override;
 
@@ -78,6 +83,7 @@ class FakeExecutor final : public Executor {
     int64_t max_tokens = 0;
   };
 
+  Ticket start(const StepPlan& plan);
   RowResult run(const Work& work);
   bool sleep_through_layers(const StopFlag* stop) const;  // false: stopped
   void note(FakeEvent event);
@@ -86,9 +92,8 @@ class FakeExecutor final : public Executor {
   FakeScript script_;
   std::shared_ptr<FakeRecord> record_;
   std::map<RequestId, Row> rows_;
-  StepResults results_;
-  Ticket ticket_ = 0;
-  bool outstanding_ = false;
+  std::deque<std::pair<Ticket, StepResults>> outstanding_;
+  Ticket last_ticket_ = 0;
 };
 
 }  // namespace mantou

@@ -31,7 +31,7 @@ Error current_error() {
 StepLoop::Row::Row() = default;
 
 StepLoop::StepLoop(Executor& executor, Schedule schedule, std::function<void(RequestId)> finished)
-    : executor_(executor), schedule_(schedule), finished_(std::move(finished)) {}
+    : executor_(executor), steps_(executor), schedule_(schedule), finished_(std::move(finished)) {}
 
 void StepLoop::add(std::shared_ptr<Generation> generation) {
   queue_.push_back(std::move(generation));
@@ -111,11 +111,10 @@ void StepLoop::step() {
   Generation& generation = *row_->generation;
   if (generation.cancelled()) return finish(FinishReason::kCancelled);
   const Work work = next_work();
-  StepPlan plan;
-  plan.work.push_back(work);
-  plan.stop = &generation.stop_;
+  const StepPlan plan{{work}, &generation.stop_};
+  const StepPlan next{{{work.id, 1, Output::kSample}}, &generation.stop_};
   const Clock::time_point begin = Clock::now();
-  const StepResults results = executor_.collect(executor_.submit(plan));
+  const StepResults results = steps_.run(plan, work.output == Output::kSample ? &next : nullptr);
   if (is_logged(LogLevel::kTrace))
     log_trace("step", {{"request", work.id},
                        {"tokens", work.tokens},
@@ -159,7 +158,8 @@ void StepLoop::finish(FinishReason reason, std::optional<Error> error) {
   row.outcome.error = std::move(error);
   row.outcome.timings.prefill = seconds(row.first_token.value_or(now) - row.admitted);
   row.outcome.timings.decode = seconds(now - row.first_token.value_or(now));
-  const bool keep = reason != FinishReason::kError && !request.cache.session.empty();
+  const bool whole = steps_.drain() && reason != FinishReason::kError;
+  const bool keep = whole && !request.cache.session.empty();
   try {
     if (row.live) executor_.release(request.id, keep ? Release::kKeep : Release::kDrop);
   } catch (const std::exception& failure) {

@@ -12,6 +12,7 @@
 #include "engine/executor.h"
 #include "engine/generation.h"
 #include "engine/schedule.h"
+#include "engine/step_pipeline.h"
 
 namespace mantou {
 
@@ -51,6 +52,7 @@ class StepLoop {
   void close(Generation& generation, const Outcome& outcome);
 
   Executor& executor_;
+  StepPipeline steps_;  // of row_
   const Schedule schedule_;
   const std::function<void(RequestId)> finished_;
   std::deque<std::shared_ptr<Generation>> queue_;

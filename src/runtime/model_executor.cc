@@ -1,6 +1,7 @@
 #include "runtime/model_executor.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 
@@ -42,6 +43,8 @@ class ModelExecutor final : public Executor {
     capabilities_.train_context = info.train_context;
     capabilities_.vocab_size = info.vocab;
     capabilities_.max_rows = options.max_rows;
+    capabilities_.uniform_steps = backend_->uniform_steps();
+    capabilities_.lazy = backend_->lazy();
     capabilities_.end_ids = options.end_ids;
   }
 
@@ -74,14 +77,24 @@ class ModelExecutor final : public Executor {
   }
 
   Ticket submit(const StepPlan& plan) override {
-    results_ =
-        decoding::autoregressive_step(*backend_, *model_, rows_, capabilities_.end_ids, plan);
-    return ++ticket_;
+    if (!started_.empty())
+      fail(ErrorCode::kInternal, "ticket {} is not collected yet", started_.front().ticket);
+    return start(plan);
+  }
+
+  std::optional<Ticket> submit_ahead(const StepPlan& plan) override {
+    if (started_.size() != 1 || !started_.front().step.pending ||
+        !decoding::can_start_ahead(rows_, plan))
+      return std::nullopt;
+    return start(plan);
   }
 
   StepResults collect(Ticket ticket) override {
-    if (ticket != ticket_) fail(ErrorCode::kInternal, "ticket {} is not outstanding", ticket);
-    return std::move(results_);
+    if (started_.empty() || started_.front().ticket != ticket)
+      fail(ErrorCode::kInternal, "ticket {} is not the next one outstanding", ticket);
+    decoding::StartedStep step = std::move(started_.front().step);
+    started_.pop_front();
+    return decoding::finish_step(rows_, capabilities_.end_ids, std::move(step));
   }
 
   void release(RequestId id, Release how) override {
@@ -97,6 +110,18 @@ class ModelExecutor final : public Executor {
   }
 
  private:
+  struct Started {
+    Ticket ticket;
+    decoding::StartedStep step;
+  };
+
+  Ticket start(const StepPlan& plan) {
+    decoding::StartedStep step =
+        decoding::start_step(*backend_, *model_, rows_, capabilities_.end_ids, plan);
+    started_.push_back({++last_ticket_, std::move(step)});
+    return last_ticket_;
+  }
+
   void check(const Request& request) const {
     if (rows_.contains(request.id))
       fail(ErrorCode::kInternal, "request {} was admitted twice", request.id);
@@ -137,8 +162,8 @@ class ModelExecutor final : public Executor {
   Capabilities capabilities_;
   RowBatch rows_;
   std::map<std::string, Kept> kept_;
-  StepResults results_;
-  Ticket ticket_ = 0;
+  std::deque<Started> started_;  // and not collected
+  Ticket last_ticket_ = 0;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -33,12 +34,29 @@ struct Score {
   std::span<float> logits;  // [V] for kLogits, valid until the next step begins; writable
 };
 
+// The arg-max tokens of a step whose device may still be at work on it.
+class PendingTokens {
+ public:
+  virtual ~PendingTokens() = default;
+  // As Score::arg_max, in the order of the requests. Error: what went wrong in the step.
+  virtual std::vector<int32_t> wait() = 0;
+};
+
+// In place of the token of request i of the head_ahead before: `embed` looks up what that finds.
+inline constexpr int32_t token_ahead(int i) { return -1 - i; }
+
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
   // Names the arithmetic: equal ids promise equal bits for equal input.
   virtual std::string_view numerics_id() const = 0;
+  // Rows of one step must forward equally many tokens.
+  virtual bool uniform_steps() const { return false; }
+  // Leaves out what nothing reads: most of the last layer while no logits are asked for.
+  virtual bool lazy() const { return false; }
+  // The type in which keys and values of the packed model are kept; nothing: StateSpecs say.
+  virtual std::optional<KvType> own_kv_type() const { return std::nullopt; }
 
   // Takes a weight as stored into this backend's layout, without loss.
   virtual Weight pack(const RawWeight& raw, WeightUse use) = 0;
@@ -88,6 +106,14 @@ class Backend {
 
   virtual std::vector<Score> head(const Tensor& hidden, const Head& head,
                                   std::span<const HeadRequest> requests) = 0;
+
+  // As head, all requests for the arg-max, without waiting for the device: the next step may be
+  // built on token_ahead(i) meanwhile. Null (and nothing done) where the device is the caller's own
+  // thread.
+  virtual std::unique_ptr<PendingTokens> head_ahead(const Tensor& /*hidden*/, const Head& /*head*/,
+                                                    std::span<const HeadRequest> /*requests*/) {
+    return nullptr;
+  }
 };
 
 }  // namespace mantou

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/raw_tensor.h"
 #include "tensor/snapshot.h"
 #include "tensor/step_layout.h"
 
@@ -21,6 +22,10 @@ namespace mantou {
 // How keys and values are stored.
 enum class KvType : uint8_t { kF16, kBF16, kF32 };
 inline constexpr std::array<std::string_view, 3> kKvTypeNames{"f16", "bf16", "f32"};  // in order
+
+// The type that rows of an embedding table have on a backend that computes in the stored types
+// (MLX): that of its elements or scales, f32 for GGUF blocks.
+KvType looked_up_as(const RawWeight& table);
 
 // Quantization of keys and values: MLX's affine kind, scale · code + bias for groups along
 // head_dim.

@@ -63,7 +63,7 @@ std::vector<int> numbers(const std::string& list) {
 std::unique_ptr<Backend> make_backend(bool mlx, const cpu::CpuOptions& options) {
   if (!mlx) return cpu::make_cpu_backend(options);
 #ifdef MANTOU_MLX
-  return on_mlx::make_mlx_backend(std::max(1, options.threads));
+  return on_mlx::make_mlx_backend({std::max(1, options.threads)});
 #else
   fail(ErrorCode::kUnsupported, "this build has no mlx backend");
 #endif
@@ -147,7 +147,7 @@ class Runner {
         artifact_(hub::ModelArtifact::open(hub::resolve_model(a_.model))),
         backend_(make_backend(a_.mlx, a_.cpu)),
         model_(models::load_model(*artifact_, *backend_)) {
-    std::vector<StateSpec> specs = model_->state_specs(a_.kv);
+    std::vector<StateSpec> specs = model_->state_specs(backend_->own_kv_type().value_or(a_.kv));
     const auto config = hub::read_kv_config(artifact_->path(), int(specs.size()));
     specs_ = runtime::with_scheme(std::move(specs), a_.scheme, config);
   }

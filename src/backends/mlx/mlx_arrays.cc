@@ -3,15 +3,21 @@
 #include "base/error.h"
 
 namespace mantou::on_mlx {
+namespace {
 
-void evaluate(std::vector<array> arrays) {
+void run(void (*how)(std::vector<array>), std::vector<array> arrays) {
   try {
-    mx::eval(std::move(arrays));
+    how(std::move(arrays));
   } catch (const std::bad_alloc&) {
     fail(ErrorCode::kResourceExhausted, "mlx: out of memory");
   } catch (const std::exception& error) {
     fail(ErrorCode::kInternal, "mlx: {}", error.what());
   }
 }
+
+}  // namespace
+
+void evaluate(std::vector<array> arrays) { run(mx::eval, std::move(arrays)); }
+void start(std::vector<array> arrays) { run(mx::async_eval, std::move(arrays)); }
 
 }  // namespace mantou::on_mlx

@@ -58,5 +58,7 @@ inline array scalar(double value, const array& beside) {
 
 // Computes the arrays now; what MLX throws becomes an Error.
 void evaluate(std::vector<array> arrays);
+// Begins to.
+void start(std::vector<array> arrays);
 
 }  // namespace mantou::on_mlx

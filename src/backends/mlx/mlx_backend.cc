@@ -15,12 +15,6 @@
 namespace mantou::on_mlx {
 namespace {
 
-KvType kv_type_of(const ArrayStorage& table) {
-  const mx::Dtype type = table.scales ? table.scales->dtype() : table.value.dtype();
-  if (type == mx::float32) return KvType::kF32;
-  return type == mx::float16 ? KvType::kF16 : KvType::kBF16;
-}
-
 array normalize(const array& x, const Norm& norm) {
   if (!norm.scale) return mx::fast::rms_norm(x, std::nullopt, norm.eps);
   array scale = array_of(norm.scale);
@@ -51,12 +45,43 @@ struct PackedTable {
   Weight weight;
 };
 
+// What a step was asked for beyond its states.
+struct Found {
+  array best;    // arg-max of each request
+  array normal;  // 0: its logits hold NaN, or their largest is not finite
+};
+
+std::vector<int32_t> tokens_of(const Found& found) {
+  std::vector<int32_t> tokens(found.best.size(), -1);
+  for (size_t i = 0; i < tokens.size(); i++)
+    if (found.normal.data<int32_t>()[i] != 0) tokens[i] = int32_t(found.best.data<uint32_t>()[i]);
+  return tokens;
+}
+
+class Pending final : public PendingTokens {
+ public:
+  explicit Pending(Found found) : found_(std::move(found)) {}
+  std::vector<int32_t> wait() override {
+    evaluate({found_.best, found_.normal});
+    return tokens_of(found_);
+  }
+
+ private:
+  const Found found_;
+};
+
 class MlxBackend final : public Backend {
  public:
-  explicit MlxBackend(int threads) : lanes_(make_lanes(threads)) {}
+  explicit MlxBackend(const MlxOptions& options)
+      : lanes_(make_lanes(options.threads)),
+        ahead_(options.ahead.value_or(mx::default_device() != mx::Device::cpu)) {}
 
   std::string_view name() const override { return "mlx"; }
   std::string_view numerics_id() const override { return numerics_id_; }
+  bool uniform_steps() const override { return true; }
+  bool lazy() const override { return true; }
+  // The model's own, that of its embeddings.
+  std::optional<KvType> own_kv_type() const override { return own_type_; }
 
   Weight pack(const RawWeight& raw, WeightUse use) override {
     // A table that is also the head's matrix is held once.
@@ -66,18 +91,15 @@ class MlxBackend final : public Backend {
     if (use != WeightUse::kVector) split(*storage, lanes_);
     const Weight weight(raw.rows, raw.cols, storage);
     if (use == WeightUse::kTable) table_ = PackedTable{raw.data, weight};
-    if (use == WeightUse::kTable) own_type_ = kv_type_of(storage_of(weight));
+    if (use == WeightUse::kTable) own_type_ = looked_up_as(raw);
     return weight;
   }
   Weight pack_experts(std::span<const RawWeight> experts) override {
     return Weight(experts[0].rows, experts[0].cols, on_mlx::pack_experts(experts));
   }
 
-  // Keys and values are kept in the model's own type, that of its embeddings.
   std::unique_ptr<LayerState> make_state(const StateSpec& spec) override {
-    StateSpec own = spec;
-    own.type = own_type_;
-    return make_layer_state(own);
+    return make_layer_state(spec);
   }
 
   void begin_step(const StepLayout& layout) override {
@@ -104,7 +126,7 @@ class MlxBackend final : public Backend {
 
   Tensor embed(const Weight& table, std::span<const int32_t> tokens, float scale) override {
     const ArrayStorage& w = storage_of(table);
-    const array ids(tokens.data(), {batch_, length_}, mx::int32);
+    const array ids = ids_of(tokens);
     array x = mx::take(w.value, ids, 0);
     if (!w.mode.empty())
       x = mx::dequantize(x, mx::take(*w.scales, ids, 0),
@@ -201,27 +223,57 @@ class MlxBackend final : public Backend {
 
   std::vector<Score> head(const Tensor& hidden, const Head& head,
                           std::span<const HeadRequest> requests) override {
-    std::vector<array> wanted;
-    for (MlxLayerState* state : states_) {
-      state->seal();
-      for (const array& plane : state->planes()) wanted.push_back(plane);
-    }
+    std::vector<array> wanted = sealed_planes();
     if (requests.empty()) {
       evaluate(std::move(wanted));
       return {};
     }
     const array logits = logits_of(selected(array_of(hidden), requests), head);
-    // As mlx-lm's sampler, which sees log-probabilities: a near tie may fall otherwise on logits.
-    const array total = mx::logsumexp(logits, -1, true);
-    const array best = mx::argmax(mx::subtract(logits, total), -1);
+    const Found found = find(logits);
     logits_ = mx::astype(logits, mx::float32);
-    const array normal = mx::astype(mx::isfinite(total), mx::int32);
-    for (const array& a : {*logits_, best, normal}) wanted.push_back(a);
+    for (const array& a : {*logits_, found.best, found.normal}) wanted.push_back(a);
     evaluate(std::move(wanted));
-    return scores_of(requests, best, normal);
+    return scores_of(requests, tokens_of(found));
+  }
+
+  std::unique_ptr<PendingTokens> head_ahead(const Tensor& hidden, const Head& head,
+                                            std::span<const HeadRequest> requests) override {
+    if (!ahead_) return nullptr;
+    std::vector<array> wanted = sealed_planes();
+    Found found = find(logits_of(selected(array_of(hidden), requests), head));
+    for (const array& a : {found.best, found.normal}) wanted.push_back(a);
+    start(std::move(wanted));
+    tokens_ahead_ = mx::flatten(found.best);
+    return std::make_unique<Pending>(std::move(found));
   }
 
  private:
+  // As mlx-lm's sampler, which sees log-probabilities: a near tie may fall otherwise on logits.
+  static Found find(const array& logits) {
+    const array total = mx::logsumexp(logits, -1, true);
+    return {mx::argmax(mx::subtract(logits, total), -1),
+            mx::astype(mx::isfinite(total), mx::int32)};
+  }
+
+  // What the states of this step hold, which they cannot go back from any more.
+  std::vector<array> sealed_planes() {
+    std::vector<array> all;
+    for (MlxLayerState* state : states_) {
+      state->seal();
+      for (const array& plane : state->planes()) all.push_back(plane);
+    }
+    return all;
+  }
+
+  // [B, L]; tokens of a step are all known or all of the step before.
+  array ids_of(std::span<const int32_t> tokens) const {
+    if (tokens[0] >= 0) return array(tokens.data(), {batch_, length_}, mx::int32);
+    std::vector<int32_t> from;
+    for (const int32_t token : tokens) from.push_back(token_ahead(token));  // its own inverse
+    const array places(from.data(), {batch_, length_}, mx::int32);
+    return mx::take(tokens_ahead_.value(), places);
+  }
+
   // [B, L, heads · head_dim] -> [B, heads, L, head_dim]; what is split already stays.
   array split_heads(const array& x, int head_dim) const {
     if (x.ndim() == 4) return x;
@@ -285,8 +337,8 @@ class MlxBackend final : public Backend {
     return mx::multiply(mx::tanh(mx::divide(x, scalar(head.softcap, x))), scalar(head.softcap, x));
   }
 
-  std::vector<Score> scores_of(std::span<const HeadRequest> requests, const array& best,
-                               const array& normal) {
+  std::vector<Score> scores_of(std::span<const HeadRequest> requests,
+                               const std::vector<int32_t>& best) {
     const size_t vocab = size_t(logits_->shape(-1));
     const array flat = mx::contiguous(*logits_);
     evaluate({flat});
@@ -295,14 +347,15 @@ class MlxBackend final : public Backend {
     for (size_t i = 0; i < requests.size(); i++) {
       if (requests[i].want == HeadRequest::Want::kLogits)
         scores[i].logits = {logits_->data<float>() + i * vocab, vocab};
-      else if (normal.data<int32_t>()[i] != 0)
-        scores[i].arg_max = int32_t(best.data<uint32_t>()[i]);
+      else
+        scores[i].arg_max = best[i];
     }
     return scores;
   }
 
   const std::string numerics_id_ = std::string("mlx-") + mx::version();
   const Lanes lanes_;
+  const bool ahead_;
   std::optional<PackedTable> table_;
   KvType own_type_ = KvType::kBF16;
   std::map<const Rope*, RopeCall> ropes_;
@@ -312,11 +365,12 @@ class MlxBackend final : public Backend {
   std::vector<MlxLayerState*> states_;  // in the order of this step's layers
   std::optional<array> output_;         // of the layer that was built last, while a prompt is read
   std::optional<array> logits_;         // f32, what Scores point into
+  std::optional<array> tokens_ahead_;   // what the last head_ahead finds
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_mlx_backend(int threads) {
+std::unique_ptr<Backend> make_mlx_backend(const MlxOptions& options) {
   const std::string built =
       fmt::format("{}.{}.{}", MLX_VERSION_MAJOR, MLX_VERSION_MINOR, MLX_VERSION_PATCH);
   if (built != mx::version())
@@ -324,7 +378,7 @@ std::unique_ptr<Backend> make_mlx_backend(int threads) {
                "libmlx is {}, this program was built for {}; scripts/run.sh --mlx sets it up again",
                mx::version(), built);
   mx::disable_compile();  // on CPUs it would run a compiler
-  return std::make_unique<MlxBackend>(threads);
+  return std::make_unique<MlxBackend>(options);
 }
 
 }  // namespace mantou::on_mlx

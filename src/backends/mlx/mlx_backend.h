@@ -3,13 +3,20 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "tensor/backend.h"
 
 namespace mantou::on_mlx {
 
-// MLX's default device; products with weights on `threads` threads. The version of the loaded
-// libmlx must be the one this was built for (kUnsupported).
-std::unique_ptr<Backend> make_mlx_backend(int threads);
+struct MlxOptions {
+  int threads = 1;  // of products with weights, on CPUs
+  // Whether head_ahead works ahead; not set: where the device is not a CPU.
+  std::optional<bool> ahead = {};
+};
+
+// On MLX's default device. The version of the loaded libmlx must be the one this was built for
+// (kUnsupported).
+std::unique_ptr<Backend> make_mlx_backend(const MlxOptions& options);
 
 }  // namespace mantou::on_mlx

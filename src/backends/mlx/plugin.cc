@@ -11,6 +11,6 @@ __attribute__((visibility("default"))) const char* mantou_backend_build() {
 
 // The caller owns the result. Throws mantou::Error.
 __attribute__((visibility("default"))) mantou::Backend* mantou_make_backend(int threads) {
-  return mantou::on_mlx::make_mlx_backend(threads).release();
+  return mantou::on_mlx::make_mlx_backend({threads}).release();
 }
 }

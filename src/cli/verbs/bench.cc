@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cli/load.h"
 #include "cli/verbs/verbs.h"
+#include "engine/step_pipeline.h"
 
 namespace mantou::cli {
 namespace {
@@ -56,7 +57,8 @@ std::string name_of(const Test& test) {
 // Drives an Executor without an engine: this thread is the engine thread.
 class Runner {
  public:
-  Runner(LoadedModel& model, const Schedule& schedule) : model_(model), schedule_(schedule) {}
+  Runner(LoadedModel& model, const Schedule& schedule)
+      : model_(model), steps_(*model.executor), schedule_(schedule) {}
 
   // Seconds of the timed part: `prompt` tokens behind `depth`, or `gen` single steps.
   double run(const Test& test) {
@@ -67,7 +69,7 @@ class Runner {
     forward(request.id, before, test.prompt == 0);
     const auto start = Clock::now();
     if (test.prompt > 0) forward(request.id, test.prompt, true);
-    for (int i = 0; i < test.gen; i++) step({request.id, 1, Output::kSample});
+    for (int i = 0; i < test.gen; i++) step({request.id, 1, Output::kSample}, i + 1 < test.gen);
     const std::chrono::duration<double> took = Clock::now() - start;
     model_.executor->release(request.id, Release::kDrop);
     return took.count();
@@ -99,14 +101,15 @@ class Runner {
     }
   }
 
-  void step(const Work& work) {
-    StepPlan plan;
-    plan.work.push_back(work);
-    const StepResults results = model_.executor->collect(model_.executor->submit(plan));
+  // `again`: the same will follow.
+  void step(const Work& work, bool again = false) {
+    const StepPlan plan{{work}};
+    const StepResults results = steps_.run(plan, again ? &plan : nullptr);
     if (results.rows.at(0).error) throw *results.rows[0].error;
   }
 
   LoadedModel& model_;
+  StepPipeline steps_;
   const Schedule schedule_;
   RequestId last_id_ = 0;
 };
@@ -179,7 +182,7 @@ int run_bench(const Options& options) {
     ModelOptions model_options = options.model;
     model_options.threads = threads;
     LoadedModel model = load_model(model_options);
-    Runner runner(model, schedule_of(options.model));
+    Runner runner(model, schedule_of(model, options.model));
     for (const Test& test : tests) {
       Row row{test, model.threads, {}};
       runner.run({test.prompt > 0 ? std::min(test.prompt, 64) : 0, std::min(test.gen, 4), 0});

@@ -8,14 +8,11 @@
 #include "base/cpu_count.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "cli/cache_options.h"
 #include "cli/find_model.h"
 #include "cli/human.h"
-#include "cli/inspection_backend.h"
 #include "cli/memory_bandwidth.h"
 #include "cli/memory_need.h"
 #include "cli/verbs/verbs.h"
-#include "models/registry.h"
 
 namespace mantou::cli {
 namespace {
@@ -41,11 +38,9 @@ struct Fit {
 
 Fit measure(const Options& options) {
   const auto artifact = hub::ModelArtifact::open(find_model(options.model));
-  const auto backend = make_inspection_backend();
-  const auto model = models::load_model(*artifact, *backend);
   Fit fit;
   fit.name = artifact->name();
-  fit.need = memory_need(*artifact, *model, state_specs(*model, options.model, artifact->path()));
+  fit.need = memory_need(*artifact, options.model);
   fit.available = available_memory();
   fit.reserve = reserve_of(fit.available);
   const uint64_t taken = fit.need.weights + fit.reserve;

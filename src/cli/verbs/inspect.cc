@@ -10,12 +10,10 @@
 #include "cli/cache_options.h"
 #include "cli/find_model.h"
 #include "cli/human.h"
-#include "cli/inspection_backend.h"
 #include "cli/memory_need.h"
 #include "cli/verbs/verbs.h"
 #include "hub/model_artifact.h"
 #include "hub/towers.h"
-#include "models/registry.h"
 #include "text/tokenizer.h"
 
 namespace mantou::cli {
@@ -48,8 +46,10 @@ json describe_cache(const MemoryNeed& need, const ModelOptions& options) {
   size_t growing = 0, all = 0;
   int64_t window = 0;
   int sliding_layers = 0;
+  MemoryNeed one = need;
   for (const StateSpec& spec : need.states) {
-    const size_t bytes = MemoryNeed{.states = {spec}}.cache_bytes(1);
+    one.states = {spec};
+    const size_t bytes = one.cache_bytes(1);
     all += bytes;
     growing += spec.window > 0 ? 0 : bytes;
     sliding_layers += spec.window > 0;
@@ -100,10 +100,7 @@ json describe_tokenizer(const hub::ModelArtifact& artifact) try {
 json describe_load(hub::ModelArtifact& artifact, const ModelOptions& options) {
   json out = {{"supported", true}};
   try {
-    const auto backend = make_inspection_backend();
-    const auto model = models::load_model(artifact, *backend);
-    const MemoryNeed need =
-        memory_need(artifact, *model, state_specs(*model, options, artifact.path()));
+    const MemoryNeed need = memory_need(artifact, options);
     out["cache"] = describe_cache(need, options);
     out["memory"] = describe_memory(need, options.ctx_size);
   } catch (const Error& error) {
