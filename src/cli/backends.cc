@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #if defined(__linux__)
 #include <elf.h>
+#elif defined(__APPLE__)
+#include <mach-o/dyld.h>
+#include <climits>
 #endif
 
 #include <cstring>
@@ -21,9 +24,21 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPlugin = "libmantou_mlx.so";
 
-// Where the library of a backend may lie: beside the program, or as `cmake --install` puts it.
+fs::path program() {
+#if defined(__APPLE__)
+  char path[PATH_MAX];
+  uint32_t size = sizeof path;
+  if (_NSGetExecutablePath(path, &size) == 0) return fs::canonical(path);
+  fail(ErrorCode::kIo, "the program does not know where it lies");
+#else
+  return fs::canonical("/proc/self/exe");
+#endif
+}
+
+// Where the library of a backend may lie: beside the program or its folder (as builds have it), or
+// as `cmake --install` puts it.
 std::vector<fs::path> plugin_places() {
-  const fs::path folder = fs::canonical("/proc/self/exe").parent_path();
+  const fs::path folder = program().parent_path();
   return {folder / kPlugin, folder.parent_path() / kPlugin,
           folder.parent_path() / "lib/mantou" / kPlugin};
 }

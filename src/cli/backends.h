@@ -1,4 +1,4 @@
-// The backends by name. Main thread.
+// The backends by name: the only place that knows them. Main thread.
 #pragma once
 
 #include <memory>

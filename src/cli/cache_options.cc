@@ -49,8 +49,11 @@ runtime::KvScheme kv_scheme(const ModelOptions& options) {
 std::vector<StateSpec> state_specs(const models::Model& model, const Backend& backend,
                                    const ModelOptions& options, const std::filesystem::path& path) {
   std::vector<StateSpec> specs = model.state_specs(plain_type(backend, options));
-  const auto config = hub::read_kv_config(path, int(specs.size()));
-  specs = runtime::with_scheme(std::move(specs), kv_scheme(options), config);
+  const runtime::KvScheme scheme = kv_scheme(options);
+  const auto config = scheme.kind == runtime::KvScheme::Kind::kConfig
+                          ? hub::read_kv_config(path, int(specs.size()))
+                          : std::nullopt;
+  specs = runtime::with_scheme(std::move(specs), scheme, config);
   for (size_t i = 0; options.exact == Exact::kYes && i < specs.size(); i++)
     if (specs[i].quant.bits > 0 && specs[i].window > 0)
       fail_param(ErrorCode::kUnsupported, "kv_quant",

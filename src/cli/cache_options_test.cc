@@ -140,7 +140,10 @@ TEST_F(CacheOptions, AConfigurationThatCannotBeIsRefused) {
   EXPECT_THAT(refusal(o), HasSubstr("layer 1: heads of 64 dimensions have no groups of 128"));
   EXPECT_EQ(refusal(o, 0, 256), "works");
   EXPECT_THAT(refusal(o, 0, 80), HasSubstr("layer 1: heads of 80 dimensions"));
+  o.kv_quant = CacheQuant::k8;
   write_config("[{");
+  EXPECT_EQ(refusal(o), "works");  // nothing asks for it
+  o.kv_quant = CacheQuant::kConfig;
   EXPECT_THAT(refusal(o), HasSubstr("kv_config.json"));
 }
 

@@ -1,6 +1,7 @@
 #include "cli/inspection_backend.h"
 
 #include "base/error.h"
+#include "tensor/own_kv_type.h"
 
 namespace mantou::cli {
 namespace {
@@ -12,10 +13,12 @@ class InspectionBackend final : public Backend {
   std::string_view name() const override { return "inspection"; }
   std::string_view numerics_id() const override { return "none"; }
 
-  std::optional<KvType> own_kv_type() const override { return own_type_; }
+  std::optional<KvType> own_kv_type() const override {
+    return has_own_ ? own_type_.type() : std::nullopt;
+  }
 
   Weight pack(const RawWeight& raw, WeightUse use) override {
-    if (has_own_ && use == WeightUse::kTable) own_type_ = looked_up_as(raw);
+    own_type_.see(raw, use);
     return {raw.rows, raw.cols, std::make_shared<WeightStorage>()};
   }
 
@@ -57,7 +60,7 @@ class InspectionBackend final : public Backend {
   }
 
   const bool has_own_;
-  std::optional<KvType> own_type_;
+  OwnKvType own_type_;
 };
 
 }  // namespace

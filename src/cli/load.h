@@ -1,5 +1,5 @@
 // The composition root's main piece: from a model's name to everything that generates with it.
-// This is the only place that names a concrete backend. Main thread.
+// Main thread.
 #pragma once
 
 #include <memory>

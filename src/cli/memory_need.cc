@@ -35,7 +35,7 @@ double expert_share(const nlohmann::json& config) {
     return found != config.end() && found->is_number() ? found->get<double>() : 0.0;
   };
   const double experts = std::max(number("num_experts"), number("num_local_experts"));
-  const double chosen = number("num_experts_per_tok");
+  const double chosen = std::max(number("num_experts_per_tok"), number("top_k_experts"));
   return experts > 0 && chosen > 0 ? std::min(1.0, chosen / experts) : 1.0;
 }
 
@@ -56,15 +56,21 @@ bool has_own_head(const hub::ModelArtifact& artifact) {
 uint64_t MemoryNeed::cache_bytes(int64_t tokens) const {
   uint64_t bytes = 0;
   for (const StateSpec& spec : states) {
-    const int64_t held = spec.window > 0 ? std::min(tokens, spec.window) : tokens;
     // In thirty-seconds of a byte, so that quantized elements (a code, and a scale and a bias for a
     // group) are whole numbers of them.
     const uint64_t plain = spec.type == KvType::kF32 ? 128 : 64;
     const uint64_t scale = typed_scales ? plain : 64;
-    const bool quantized = spec.quant.bits > 0 && tokens >= spec.quant.start;
-    const uint64_t element =
-        quantized ? uint64_t(4 * spec.quant.bits) + 2 * scale / uint64_t(spec.quant.group) : plain;
-    bytes += 2 * uint64_t(spec.kv_heads) * uint64_t(spec.head_dim) * element * uint64_t(held) / 32;
+    const auto size = [&](int64_t count, uint64_t element) {
+      const int64_t held = spec.window > 0 ? std::min(count, spec.window) : count;
+      return 2 * uint64_t(spec.kv_heads) * uint64_t(spec.head_dim) * element * uint64_t(held) / 32;
+    };
+    if (spec.quant.bits == 0 || tokens <= spec.quant.start) {
+      bytes += size(tokens, plain);
+      continue;
+    }
+    const uint64_t quantized =
+        uint64_t(4 * spec.quant.bits) + 2 * scale / uint64_t(spec.quant.group);
+    bytes += std::max(size(spec.quant.start, plain), size(tokens, quantized));  // on its way there
   }
   return bytes;
 }

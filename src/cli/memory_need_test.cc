@@ -26,8 +26,10 @@ TEST(MemoryNeed, KeysAndValuesOfEachLayer) {
 
 TEST(MemoryNeed, LargestContextIsTheLastThatFits) {
   MemoryNeed need;
-  need.states = {full(1, 8), {1, 8, 16, KvType::kF16}};
+  need.states = {full(1, 8), {1, 8, 16, KvType::kF16}, {1, 32, 0, KvType::kF16, {4, 32, 70}}};
   need.train_context = 200;
+  EXPECT_GT(need.cache_bytes(70), 2u * 32 * 2 * 70);
+  EXPECT_LT(need.cache_bytes(200), 2u * 8 * 2 * 216 + 2u * 32 * 2 * 200);
   for (uint64_t bytes = 0; bytes < 10'000; bytes += 7) {
     int64_t expected = 0;
     while (expected < 200 && need.cache_bytes(expected + 1) <= bytes) ++expected;

@@ -23,18 +23,17 @@ class StateTransaction {
   StateTransaction& operator=(const StateTransaction&) = delete;
 
   void commit() {
-    for (const auto& s : states_) s->commit_step();
-    open_ = 0;
+    for (; committed_ < open_; committed_++) states_[committed_]->commit_step();
   }
 
  private:
   void abort() {
-    for (size_t i = 0; i < open_; i++) states_[i]->abort_step();
-    open_ = 0;
+    for (size_t i = committed_; i < open_; i++) states_[i]->abort_step();
+    open_ = committed_;
   }
 
   const States& states_;
-  size_t open_ = 0;
+  size_t open_ = 0, committed_ = 0;
 };
 
 class BackendStep {

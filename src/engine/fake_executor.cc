@@ -124,6 +124,9 @@ RowResult FakeExecutor::run(const Work& work) {
   if (work.tokens < 1 || work.tokens > (prefill ? left : 1)) violation("wrong number of tokens");
   if ((work.output == Output::kSample) != (!prefill || work.tokens == left))
     violation("sampling away from the end of the row");
+  if (script_.checks_quantized_start && row.stored < script_.quantized_start &&
+      row.stored + work.tokens > script_.quantized_start)
+    violation("a step across the start of quantization");
   if (prefill) row.stored += work.tokens;
   if (work.output == Output::kNone) return result;
 

@@ -29,8 +29,9 @@ struct FakeScript {
   std::function<void(const Work&)> on_submit;                  // may throw
   std::function<std::optional<Error>(const Work&)> row_error;  // ends one row
   std::function<int64_t(const Request&)> cached_tokens;
-  int64_t quantized_start = 0;  // > 0: no step may cross this many tokens of a row
-  bool ahead = false;           // takes the step after the outstanding one
+  int64_t quantized_start = 0;         // > 0: no step may cross this many tokens of a row, and that
+  bool checks_quantized_start = true;  // is checked
+  bool ahead = false;                  // takes the step after the outstanding one
   std::function<void(const StepResults&)> on_collect;  // may throw
 
   // A step is this many layers of this length; the StopFlag is polled between them.

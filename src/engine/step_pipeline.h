@@ -25,12 +25,14 @@ class StepPipeline {
     return executor_.collect(ticket);
   }
 
-  // Collects what was submitted and is of no use any more. False: its rows are lost.
+  // Collects what was submitted and is of no use any more. False: its rows are lost, or one of them
+  // ended in an error.
   bool drain() {
     bool whole = true;
     for (; !outstanding_.empty(); outstanding_.pop_front()) {
       try {
-        executor_.collect(outstanding_.front());
+        for (const RowResult& row : executor_.collect(outstanding_.front()).rows)
+          whole = whole && !row.error;
       } catch (const std::exception& error) {
         log_error("step", {{"error", error.what()}});
         whole = false;

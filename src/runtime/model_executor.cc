@@ -101,12 +101,14 @@ class ModelExecutor final : public Executor {
     if (!rows_.contains(id)) return;
     const size_t index = rows_.index_of(id);
     const Row& row = rows_[index];
-    if (how == Release::kKeep && !row.request.cache.session.empty()) {
-      Kept& kept = kept_[row.request.cache.session];
-      kept.tokens.assign(row.tokens.begin(), row.tokens.begin() + row.stored);
-      kept.states = rows_.fork(index);
+    const std::string session = row.request.cache.session;
+    std::optional<Kept> kept;
+    if (how == Release::kKeep && !session.empty()) {
+      const auto begin = row.tokens.begin();
+      kept = Kept{{begin, begin + row.stored}, rows_.fork(index)};
     }
     rows_.remove(index);
+    if (kept) kept_[session] = *std::move(kept);
   }
 
  private:

@@ -4,13 +4,6 @@
 
 namespace mantou {
 
-KvType looked_up_as(const RawWeight& table) {
-  const DType type = table.scales ? table.scales->dtype : table.data.dtype;
-  if (type == DType::kF16) return KvType::kF16;
-  const bool bf16 = type == DType::kBF16 || (table.scales && type == DType::kU8);
-  return bf16 ? KvType::kBF16 : KvType::kF32;
-}
-
 std::string StateSpec::signature() const {
   const std::string reach = window > 0 ? fmt::format("sliding:{}", window) : "full";
   std::string text =

@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/raw_tensor.h"
 #include "tensor/snapshot.h"
 #include "tensor/step_layout.h"
 
@@ -22,10 +21,6 @@ namespace mantou {
 // How keys and values are stored.
 enum class KvType : uint8_t { kF16, kBF16, kF32 };
 inline constexpr std::array<std::string_view, 3> kKvTypeNames{"f16", "bf16", "f32"};  // in order
-
-// The type that rows of an embedding table have on a backend that computes in the stored types
-// (MLX): that of its elements or scales, f32 for GGUF blocks.
-KvType looked_up_as(const RawWeight& table);
 
 // Quantization of keys and values: MLX's affine kind, scale · code + bias for groups along
 // head_dim.
@@ -61,7 +56,7 @@ class LayerState {
   virtual size_t projected_bytes(int64_t tokens) const = 0;  // of a row with so many tokens
 
   // Tokens that may be appended before the row must be quantized as a whole: a longer append is
-  // split there, so that its bytes do not depend on how its prompt was cut.
+  // split there, so that this happens at the same token however its prompt was cut.
   virtual int64_t append_limit(int row) const = 0;
 
   // Membership; never inside a step or a round.

@@ -15,26 +15,6 @@ TEST(StateSpec, SignatureNamesEveryField) {
             "kv:sliding:9:f16:3x64:q4/32@5000");
 }
 
-TEST(StateSpec, ATableIsLookedUpInTheTypeOfItsElementsOrScales) {
-  RawWeight table;
-  const auto type_of = [&](DType data) {
-    table.data.dtype = data;
-    return looked_up_as(table);
-  };
-  EXPECT_EQ(type_of(DType::kF32), KvType::kF32);
-  EXPECT_EQ(type_of(DType::kF16), KvType::kF16);
-  EXPECT_EQ(type_of(DType::kBF16), KvType::kBF16);
-  EXPECT_EQ(type_of(DType::kQ4_K), KvType::kF32);
-  for (const auto& [scales, want] : {std::pair(DType::kF32, KvType::kF32),
-                                     {DType::kF16, KvType::kF16},
-                                     {DType::kBF16, KvType::kBF16},
-                                     {DType::kU8, KvType::kBF16}}) {
-    table.scales = RawTensor{};
-    table.scales->dtype = scales;
-    EXPECT_EQ(type_of(DType::kU32), want);
-  }
-}
-
 TEST(StateSpec, EqualityComparesEveryField) {
   const StateSpec spec{3, 64, 0, KvType::kF16};
   EXPECT_EQ(spec, spec);

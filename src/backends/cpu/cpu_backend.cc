@@ -36,7 +36,7 @@ class CpuBackend final : public Backend {
 
   std::string_view name() const override { return "cpu"; }
   std::string_view numerics_id() const override {
-    return options_.compute_f32 ? "cpu-f32-2" : kNumericsId;
+    return options_.compute_f32 ? "cpu-f32-3" : kNumericsId;
   }
 
   Weight pack(const RawWeight& raw, WeightUse use) override {

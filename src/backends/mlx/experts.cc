@@ -10,8 +10,6 @@ namespace {
 
 constexpr int kSorted = 64;  // choices from which on they are sorted by expert
 
-array times(double factor, const array& x) { return mx::multiply(scalar(factor, x), x); }
-
 array silu(const array& x) { return mx::multiply(x, mx::sigmoid(x)); }
 
 array gelu_tanh(const array& x) {

@@ -38,10 +38,7 @@ class PackedState final : public MlxLayerState {
 
   const StateSpec& spec() const override { return spec_; }
   int rows() const override { return packs_.rows(); }
-  int64_t tokens(int row) const override {
-    if (lost_) fail(ErrorCode::kInternal, "mlx: the state was lost in a step that failed");
-    return packs_.tokens(row);
-  }
+  int64_t tokens(int row) const override { return packs_.tokens(row); }
   size_t bytes(int row) const override {
     const Pack& pack = packs_.pack_of(row);
     size_t bytes = 0;
@@ -49,11 +46,14 @@ class PackedState final : public MlxLayerState {
     return bytes / pack.rows.size();
   }
   size_t projected_bytes(int64_t tokens) const override {
-    const bool quantized = spec_.quant.bits > 0 && tokens >= spec_.quant.start;
     const double plain = spec_.type == KvType::kF32 ? 32 : 16;  // of scales and biases too
-    const double bits = quantized ? spec_.quant.bits + 2 * plain / spec_.quant.group : plain;
-    return size_t(double(Kind::columns(spec_, tokens)) * 2 * spec_.kv_heads * spec_.head_dim *
-                  bits / 8);
+    const auto size = [&](int64_t count, double bits) {
+      const double elements = 2.0 * spec_.kv_heads * spec_.head_dim;
+      return size_t(double(Kind::columns(spec_, count)) * elements * bits / 8);
+    };
+    if (spec_.quant.bits == 0 || tokens <= spec_.quant.start) return size(tokens, plain);
+    return std::max(size(spec_.quant.start, plain),
+                    size(tokens, spec_.quant.bits + 2 * plain / spec_.quant.group));
   }
   int64_t append_limit(int row) const override {
     const bool waits = spec_.quant.bits > 0 && packs_.pack_of(row).codec.plain();
@@ -120,16 +120,19 @@ class PackedState final : public MlxLayerState {
     for (const Active& active : active_) note_appended(active);
     close();
   }
+  // Rows of which nothing is left that could be gone back to are empty afterwards.
   void abort_step() override {
     require_step("abort_step");
+    std::vector<int> lost;
     for (Active& active : active_) {
-      Rows& packed = packs_.pack(active.group.pack).packed;
+      Pack& pack = packs_.pack(active.group.pack);
       if (active.before)
-        packed = *active.before;
-      else if (!Kind::go_back(packed, active.offsets))
-        lost_ = true;
+        pack.packed = *active.before;
+      else if (!Kind::go_back(pack.packed, active.offsets))
+        lost.insert(lost.end(), pack.rows.begin(), pack.rows.end());
     }
     close();
+    for (const int row : lost) packs_.replace(row, packs_.empty());
   }
   void seal() override {
     for (Active& active : active_) active.before.reset();
@@ -247,8 +250,10 @@ class PackedState final : public MlxLayerState {
     }
   }
 
-  static const Mask& mask_of(const Rows& rows, int64_t count, bool as_array, MaskCache& masks) {
-    std::vector<int64_t> key = Kind::position(rows);
+  const Mask& mask_of(const Rows& rows, int64_t count, bool as_array, MaskCache& masks) const {
+    std::vector<int64_t> key{spec_.window};
+    const std::vector<int64_t> position = Kind::position(rows);
+    key.insert(key.end(), position.begin(), position.end());
     key.insert(key.end(), rows.left_pad().begin(), rows.left_pad().end());
     key.insert(key.end(), {count, int64_t{as_array}});
     auto at = masks.find(key);
@@ -262,7 +267,6 @@ class PackedState final : public MlxLayerState {
   std::vector<KvPart> parts_;
   bool in_step_ = false;
   std::optional<Round> round_;
-  bool lost_ = false;
 };
 
 }  // namespace

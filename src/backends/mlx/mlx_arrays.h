@@ -56,6 +56,8 @@ inline array scalar(double value, const array& beside) {
   return array(float(value), beside.dtype());
 }
 
+inline array times(double factor, const array& x) { return mx::multiply(scalar(factor, x), x); }
+
 // Computes the arrays now; what MLX throws becomes an Error.
 void evaluate(std::vector<array> arrays);
 // Begins to.

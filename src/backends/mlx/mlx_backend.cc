@@ -1,5 +1,6 @@
 #include "backends/mlx/mlx_backend.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -11,6 +12,7 @@
 #include "backends/mlx/pack.h"
 #include "backends/mlx/rope.h"
 #include "base/error.h"
+#include "tensor/own_kv_type.h"
 
 namespace mantou::on_mlx {
 namespace {
@@ -81,7 +83,7 @@ class MlxBackend final : public Backend {
   bool uniform_steps() const override { return true; }
   bool lazy() const override { return true; }
   // The model's own, that of its embeddings.
-  std::optional<KvType> own_kv_type() const override { return own_type_; }
+  std::optional<KvType> own_kv_type() const override { return own_type_.type(); }
 
   Weight pack(const RawWeight& raw, WeightUse use) override {
     // A table that is also the head's matrix is held once.
@@ -90,8 +92,8 @@ class MlxBackend final : public Backend {
     const auto storage = on_mlx::pack(raw, use);
     if (use != WeightUse::kVector) split(*storage, lanes_);
     const Weight weight(raw.rows, raw.cols, storage);
-    if (use == WeightUse::kTable) table_ = PackedTable{raw.data, weight};
-    if (use == WeightUse::kTable) own_type_ = looked_up_as(raw);
+    if (use == WeightUse::kTable && !table_) table_ = PackedTable{raw.data, weight};
+    own_type_.see(raw, use);
     return weight;
   }
   Weight pack_experts(std::span<const RawWeight> experts) override {
@@ -230,8 +232,14 @@ class MlxBackend final : public Backend {
     }
     const array logits = logits_of(selected(array_of(hidden), requests), head);
     const Found found = find(logits);
-    logits_ = mx::astype(logits, mx::float32);
-    for (const array& a : {*logits_, found.best, found.normal}) wanted.push_back(a);
+    for (const array& a : {found.best, found.normal}) wanted.push_back(a);
+    const bool read = std::any_of(requests.begin(), requests.end(), [](const HeadRequest& r) {
+      return r.want == HeadRequest::Want::kLogits;
+    });
+    if (read) {
+      logits_ = mx::contiguous(mx::astype(logits, mx::float32));
+      wanted.push_back(*logits_);
+    }
     evaluate(std::move(wanted));
     return scores_of(requests, tokens_of(found));
   }
@@ -306,7 +314,8 @@ class MlxBackend final : public Backend {
   // for logits alone.
   Tensor finish_layer(const Tensor& x, const array& y) {
     if (length_ > 1) {
-      std::vector<array> now = states_.back()->planes();
+      std::vector<array> now;
+      if (!states_.empty()) now = states_.back()->planes();
       if (output_) now.push_back(*output_);
       evaluate(std::move(now));
       output_ = y;
@@ -339,10 +348,7 @@ class MlxBackend final : public Backend {
 
   std::vector<Score> scores_of(std::span<const HeadRequest> requests,
                                const std::vector<int32_t>& best) {
-    const size_t vocab = size_t(logits_->shape(-1));
-    const array flat = mx::contiguous(*logits_);
-    evaluate({flat});
-    logits_ = flat;
+    const size_t vocab = logits_ ? size_t(logits_->shape(-1)) : 0;
     std::vector<Score> scores(requests.size());
     for (size_t i = 0; i < requests.size(); i++) {
       if (requests[i].want == HeadRequest::Want::kLogits)
@@ -353,11 +359,12 @@ class MlxBackend final : public Backend {
     return scores;
   }
 
-  const std::string numerics_id_ = std::string("mlx-") + mx::version();
+  const std::string numerics_id_ = fmt::format(
+      "mlx-{}-{}", mx::version(), mx::default_device() == mx::Device::cpu ? "cpu" : "gpu");
   const Lanes lanes_;
   const bool ahead_;
   std::optional<PackedTable> table_;
-  KvType own_type_ = KvType::kBF16;
+  OwnKvType own_type_;
   std::map<const Rope*, RopeCall> ropes_;
   int batch_ = 0, length_ = 0;
   RopeOffset offset_ = 0;

@@ -41,28 +41,31 @@ const char* mode_name(QuantMode mode) {
 class Gather {
  public:
   Gather(size_t bytes, mx::Shape shape, mx::Dtype type)
-      : bytes_(bytes), shape_(std::move(shape)), type_(type) {}
+      : bytes_(std::make_shared<std::vector<std::byte>>(bytes)),
+        shape_(std::move(shape)),
+        type_(type) {}
 
   // `rows` rows of `raw.bytes`, in `order` when that is not empty.
   void add(const RawTensor& raw, int64_t rows, std::span<const uint32_t> order) {
     const size_t width = raw.bytes.size() / size_t(rows);
-    if (at_ + raw.bytes.size() > bytes_.size())
+    if (at_ + raw.bytes.size() > bytes_->size())
       fail(ErrorCode::kInternal, "{}: more bytes than its shape", raw.name);
     if (order.empty()) {
-      std::memcpy(bytes_.data() + at_, raw.bytes.data(), raw.bytes.size());
+      std::memcpy(bytes_->data() + at_, raw.bytes.data(), raw.bytes.size());
     } else {
       for (size_t r = 0; r < order.size(); r++)
-        std::memcpy(bytes_.data() + at_ + r * width, raw.bytes.data() + order[r] * width, width);
+        std::memcpy(bytes_->data() + at_ + r * width, raw.bytes.data() + order[r] * width, width);
     }
     at_ += raw.bytes.size();
   }
 
+  // Where MLX can use the bytes as they are, they live as long as the array.
   array finish() {
-    return array(bytes_.data(), std::move(shape_), type_, [](void*) {});
+    return array(bytes_->data(), std::move(shape_), type_, [bytes = bytes_](void*) {});
   }
 
  private:
-  std::vector<std::byte> bytes_;
+  const std::shared_ptr<std::vector<std::byte>> bytes_;
   size_t at_ = 0;
   mx::Shape shape_;
   mx::Dtype type_;

@@ -12,8 +12,6 @@ array powers(double base, int dims, int denominator) {
   return mx::power(array(float(base)), exponents);
 }
 
-array times(double factor, const array& x) { return mx::multiply(scalar(factor, x), x); }
-
 // Llama3RoPE of mlx_lm/models/rope_utils.py.
 array llama3(const RopeRecipe& r) {
   const array freqs = powers(r.theta, r.dims, r.dims);

@@ -60,11 +60,7 @@ class RowPacks {
     return {{0}, from.codec, {from.minimums[size_t(at.index)]}, Kind::one(from.packed, at.index)};
   }
 
-  void add_row() {
-    Pack empty{{}, {}, {0}, Kind::make(spec_)};
-    empty.packed.add_row();
-    add(std::move(empty));
-  }
+  void add_row() { add(empty()); }
   // A pack of one row, which becomes the last.
   void add(Pack one) {
     one.rows = {rows_++};
@@ -93,6 +89,12 @@ class RowPacks {
     for (Pack& pack : packs_)
       for (int& row : pack.rows) row = number[size_t(row)];
     rows_ = int(kept.size());
+  }
+  // A row without a token, as a pack.
+  Pack empty() const {
+    Pack empty{{0}, {}, {0}, Kind::make(spec_)};
+    empty.packed.add_row();
+    return empty;
   }
   // A pack of one row takes the place of row `row`.
   void replace(int row, Pack one) {

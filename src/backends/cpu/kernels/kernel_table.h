@@ -16,7 +16,7 @@
 namespace mantou::cpu {
 
 // Names the arithmetic of matrix and elementwise kernels.
-constexpr std::string_view kNumericsId = "cpu-i8g32-2";
+constexpr std::string_view kNumericsId = "cpu-i8g32-3";
 
 // 32 activations of one row: x[i] ≈ scale · q[i].
 struct QuantizedBlock {
