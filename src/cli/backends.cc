@@ -49,6 +49,7 @@ bool is_cut_off([[maybe_unused]] const fs::path& file) {
 #if defined(__linux__)
   Elf64_Ehdr header{};
   std::ifstream in(file, std::ios::binary);
+  if (!in) return false;  // as dlopen says
   if (!in.read(reinterpret_cast<char*>(&header), sizeof header)) return true;
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return false;  // dlopen says so
   const uint64_t size = fs::file_size(file), table = uint64_t{header.e_shnum} * header.e_shentsize;
@@ -61,7 +62,15 @@ bool is_cut_off([[maybe_unused]] const fs::path& file) {
 // The backend's functions live as long as the program.
 void* open_plugin() {
   for (const fs::path& place : plugin_places()) {
-    if (!fs::exists(place)) continue;
+    std::error_code error;
+    const fs::file_status status = fs::status(place, error);
+    if (status.type() == fs::file_type::not_found) continue;
+    if (!fs::is_regular_file(status))
+      fail_param(
+          ErrorCode::kUnsupported, "backend",
+          "the mlx backend cannot be loaded: {} is no file ({}); scripts/run.sh --mlx builds "
+          "it again",
+          place.string(), error ? error.message() : "a folder or the like");
     if (is_cut_off(place))
       fail_param(ErrorCode::kUnsupported, "backend",
                  "the mlx backend cannot be loaded: {} is cut off; scripts/run.sh --mlx builds it "
@@ -93,6 +102,9 @@ std::unique_ptr<Backend> make_mlx_backend(int threads) {
 }  // namespace
 
 bool wants_mlx(const ModelOptions& options) {
+  if (options.backend == BackendChoice::kCpu && options.exact != Exact::kNo)
+    fail_param(ErrorCode::kInvalidArgument, "exact",
+               "--exact is for the mlx backend, --backend says cpu; leave one of them out");
   return options.backend == BackendChoice::kMlx || options.exact != Exact::kNo;
 }
 

@@ -8,7 +8,7 @@
 
 namespace mantou::cli {
 
-// Whether the options ask for mlx.
+// Whether the options ask for mlx; kInvalidArgument when they contradict each other.
 bool wants_mlx(const ModelOptions& options);
 
 // kUnsupported with what to do when this machine has not got the backend, or a broken one.

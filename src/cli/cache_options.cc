@@ -48,7 +48,9 @@ runtime::KvScheme kv_scheme(const ModelOptions& options) {
 
 std::vector<StateSpec> state_specs(const models::Model& model, const Backend& backend,
                                    const ModelOptions& options, const std::filesystem::path& path) {
-  std::vector<StateSpec> specs = model.state_specs(plain_type(backend, options));
+  const KvType type = plain_type(backend, options);
+  std::vector<StateSpec> specs =
+      options.exact == Exact::kNo ? model.state_specs(type) : model.mlx_lm_state_specs(type);
   const runtime::KvScheme scheme = kv_scheme(options);
   const auto config = scheme.kind == runtime::KvScheme::Kind::kConfig
                           ? hub::read_kv_config(path, int(specs.size()))

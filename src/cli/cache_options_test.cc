@@ -29,10 +29,11 @@ class TwoLayers final : public models::Model {
     return {};
   }
 
+  models::ModelInfo info_;
+
  private:
   int64_t window_;
   int head_dim_;
-  models::ModelInfo info_;
   Head head_;
 };
 
@@ -68,6 +69,7 @@ class CacheOptions : public testing::Test {
 // The reason a combination is refused for; empty: it works.
 std::string expected(const ModelOptions& o, bool slides, bool has_config) {
   const bool mlx = o.backend == BackendChoice::kMlx || o.exact != Exact::kNo;
+  if (o.backend == BackendChoice::kCpu && o.exact != Exact::kNo) return "--backend says cpu";
   const bool uniform = o.kv_quant == CacheQuant::k8 || o.kv_quant == CacheQuant::k4;
   const bool config = o.kv_quant == CacheQuant::kConfig || o.exact == Exact::kMixed;
   if (mlx && o.kv_type != CacheType::kAuto) return "--kv-type is for the cpu backend";
@@ -82,7 +84,7 @@ TEST_F(CacheOptions, EveryCombinationWorksOrSaysWhyNot) {
   int worked = 0, refused = 0;
   for (const bool has_config : {false, true}) {
     if (has_config) write_config(R"([{"layer_idx": 0, "bits": 4, "group_size": 32}])");
-    for (const auto backend : {BackendChoice::kCpu, BackendChoice::kMlx})
+    for (const auto backend : {BackendChoice::kAuto, BackendChoice::kCpu, BackendChoice::kMlx})
       for (const auto exact : {Exact::kNo, Exact::kYes, Exact::kMixed})
         for (const auto type : {CacheType::kAuto, CacheType::kF16, CacheType::kBF16})
           for (const auto quant :
@@ -115,6 +117,21 @@ TEST_F(CacheOptions, EveryCombinationWorksOrSaysWhyNot) {
   }
   EXPECT_GT(worked, 50);
   EXPECT_GT(refused, 50);
+}
+
+TEST_F(CacheOptions, ExactHasTheWindowsOfMlxLm) {
+  ModelOptions o;
+  o.exact = Exact::kYes;
+  const auto backend = make_inspection_backend(true);
+  backend->pack({}, WeightUse::kTable);
+  TwoLayers model(16, 64);
+  EXPECT_EQ(state_specs(model, *backend, o, folder_)[0].window, 16);
+  model.info_.mlx_lm_slides = false;
+  EXPECT_EQ(state_specs(model, *backend, o, folder_)[0].window, 0);
+  o.kv_quant = CacheQuant::k8;
+  EXPECT_EQ(state_specs(model, *backend, o, folder_)[0].quant.bits, 8);
+  o.exact = Exact::kNo;
+  EXPECT_EQ(state_specs(model, *backend, o, folder_)[0].window, 16);
 }
 
 TEST_F(CacheOptions, HeadsMustHaveTheGroups) {

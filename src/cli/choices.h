@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 0> kNames{};
 template <>
 inline constexpr std::array<std::string_view, 2> kNames<Compute>{"auto", "f32"};
 template <>
-inline constexpr std::array<std::string_view, 2> kNames<BackendChoice>{"cpu", "mlx"};
+inline constexpr std::array<std::string_view, 3> kNames<BackendChoice>{"auto", "cpu", "mlx"};
 template <>
 inline constexpr std::array<std::string_view, 4> kNames<CacheType>{"auto", "f16", "bf16", "f32"};
 template <>

@@ -47,10 +47,14 @@ T number(const Given& given, std::string_view text) {
   return value;
 }
 
-bool truth(const Given& given) {
-  const std::string text = lower(given.text);
+std::optional<bool> truth_of(std::string_view text) {
   if (text == "1" || text == "true" || text == "on" || text == "yes") return true;
   if (text == "0" || text == "false" || text == "off" || text == "no") return false;
+  return std::nullopt;
+}
+
+bool truth(const Given& given) {
+  if (const auto value = truth_of(lower(given.text))) return *value;
   refuse(given, "is neither true nor false");
 }
 
@@ -58,6 +62,9 @@ void choose(const Given& given, const Choice& choice) {
   const std::string text = lower(given.text);
   for (size_t i = 0; i < choice.names.size(); ++i)
     if (text == choice.names[i]) return choice.set(choice.value, int(i));
+  const bool is_switch = choice.names.size() > 1 && choice.names[1] == "true";  // and more
+  if (const auto value = truth_of(text); value && is_switch)
+    return choice.set(choice.value, int{*value});
   refuse(given, fmt::format("is none of {}", fmt::join(choice.names, ", ")));
 }
 

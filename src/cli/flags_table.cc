@@ -92,7 +92,7 @@ const std::vector<Flag>& table() {
        .group = FlagGroup::kModel,
        .value = "NAME",
        .help = "What computes: mantou's own kernels, or MLX (in builds that have it: "
-               "scripts/run.sh --mlx).",
+               "scripts/run.sh --mlx). auto: mlx for --exact, else cpu.",
        .target = CHOICE(model.backend)},
       {.name = "exact",
        .verbs = kRunning | kInspect | kFit,

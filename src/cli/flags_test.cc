@@ -96,6 +96,7 @@ const Case kCases[] = {
     {"serve", {"--backend", "mlx"}, HOLDS(o.model.backend == BackendChoice::kMlx)},
     {"generate", {"--exact", "x"}, HOLDS(o.model.exact == Exact::kYes && o.prompt.prompt == "x")},
     {"serve", {"--exact=mixed"}, HOLDS(o.model.exact == Exact::kMixed)},
+    {"serve", {"--exact=1"}, HOLDS(o.model.exact == Exact::kYes)},
     {"chat", {"--kv-quant", "8"}, HOLDS(o.model.kv_quant == CacheQuant::k8)},
     {"fit", {"--kv-quant", "config"}, HOLDS(o.model.kv_quant == CacheQuant::kConfig)},
     {"bench", {"--kv-bits", "4"}, HOLDS(o.model.kv_quant == CacheQuant::k4)},

@@ -33,7 +33,8 @@ void report(std::string message) {
 // that time, reading what is gone raises SIGBUS.
 void report_lost_mapping(int) {
   constexpr std::string_view kMessage =
-      "mantou: a model file became shorter while it was in use: restart with the whole file\n";
+      "mantou: a file in use (a model or a library) is shorter than it was: restart with the whole "
+      "file\n";
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
   ::_exit(kExitFailure);
 }

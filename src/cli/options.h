@@ -16,7 +16,7 @@
 namespace mantou::cli {
 
 enum class Compute { kAuto, kF32 };  // kF32: activations are never quantized
-enum class BackendChoice { kCpu, kMlx };
+enum class BackendChoice { kAuto, kCpu, kMlx };
 enum class CacheType { kAuto, kF16, kBF16, kF32 };  // kAuto: f16 on cpu, the model's own on mlx
 enum class CacheQuant { kOff, k8, k4, kConfig };    // kConfig: the checkpoint's kv_config.json
 enum class Exact { kNo, kYes, kMixed };             // as mlx-lm; with per-layer KV as mlx-optiq
@@ -31,7 +31,7 @@ struct ModelOptions {
   int threads = 0;       // 0: one a core
   int batch_size = 512;  // prompt tokens a step forwards at most
   Compute compute = Compute::kAuto;
-  BackendChoice backend = BackendChoice::kCpu;
+  BackendChoice backend = BackendChoice::kAuto;
   Exact exact = Exact::kNo;
   CacheType kv_type = CacheType::kAuto;
   CacheQuant kv_quant = CacheQuant::kOff;

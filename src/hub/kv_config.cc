@@ -1,6 +1,7 @@
 #include "hub/kv_config.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "hub/config_reader.h"
@@ -11,7 +12,8 @@ namespace {
 
 int one_of(const ConfigReader& entry, const char* key, std::initializer_list<int64_t> allowed,
            std::optional<int64_t> fallback) {
-  const int64_t value = entry.get_int(key, 0, 1024, fallback);
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  const int64_t value = entry.get_int(key, -kAny, kAny, fallback);
   if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
     entry.fail_key(key, fmt::format("is {}, must be {}", value, fmt::join(allowed, " or ")));
   return int(value);

@@ -94,6 +94,7 @@ void set_ropes(DecoderConfig& decoder, const std::vector<bool>& sliding, int sli
 void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config) {
   const int64_t window = read_window(config);
   if (window > 0) decoder.windows.assign(size_t(decoder.layers), window);
+  decoder.mlx_lm_slides = false;
 }
 
 void set_gemma_norms(DecoderConfig& decoder) {

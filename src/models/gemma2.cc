@@ -20,6 +20,7 @@ std::unique_ptr<Model> load_gemma2(hub::ModelArtifact& artifact, Backend& backen
   c.final_softcap = float(config.get_double("final_logit_softcapping", 0, 1e6, 30.0));
   if (const int64_t window = read_window(config); window > 0)
     set_windows(c, sliding_layers(config, c.layers, 2), window);
+  c.mlx_lm_slides = false;
   return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 

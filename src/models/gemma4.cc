@@ -33,6 +33,14 @@ Config read_config(const hub::ConfigReader& config) {
   c.keys_are_values = config.get_bool("attention_k_eq_v", false);
   c.global_kv_heads = int(config.get_int("num_global_key_value_heads", 1, 4096, c.common.kv_heads));
   c.own = c.common.layers - int(config.get_int("num_kv_shared_layers", 0, c.common.layers - 1, 20));
+  for (size_t i = size_t(c.own); i < c.sliding.size(); i++)
+    if (const auto own = c.sliding.begin() + c.own;
+        std::find(c.sliding.begin(), own, c.sliding[i]) == own)
+      config.fail_key(
+          "num_kv_shared_layers",
+          fmt::format("makes layer {} share the keys and values of a layer of its kind, "
+                      "but none of the first {} is (layer_types)",
+                      i, c.own));
   c.wide_mlp = config.get_bool("use_double_wide_mlp", true);
   c.input_width = int(config.get_int("hidden_size_per_layer_input", 0, 1 << 16, 256));
   c.window = read_window(config, 512);
@@ -166,7 +174,7 @@ class Gemma4 final : public Model {
   size_t donor(int i) const {
     for (int j = c_.own - 1; j >= 0; j--)
       if (c_.sliding[size_t(j)] == c_.sliding[size_t(i)]) return size_t(j);
-    fail(ErrorCode::kCorruptData, "layer {} shares keys and values of a kind that no layer has", i);
+    fail(ErrorCode::kInternal, "layer {} has no donor", i);  // read_config refuses that
   }
 
   Layer layer(int i) {

@@ -202,7 +202,7 @@ class Decoder final : public Model {
           Backend& backend)
       : config_(std::move(config)), ropes_(std::move(ropes)) {
     info_ = {hub::config_reader(artifact).get_string("model_type"), config_.vocab,
-             config_.max_positions};
+             config_.max_positions, config_.mlx_lm_slides};
     for (Rope& rope : ropes_) rope.interleaved = config_.interleaved_rope;
     if (config_.attention_scale == 0)
       config_.attention_scale = float(std::pow(double(config_.head_dim), -0.5));

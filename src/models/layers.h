@@ -75,6 +75,7 @@ struct DecoderConfig {
 
   // Per layer; empty: every layer is full attention with the first rope.
   std::vector<int64_t> windows;  // 0: full attention
+  bool mlx_lm_slides = true;     // see ModelInfo
   std::vector<int> rope_of;      // index into the ropes given to build_decoder; −1: no rope
 };
 
@@ -88,7 +89,8 @@ int64_t read_window(const hub::ConfigReader& config, int64_t fallback = 0);
 // last of every sliding_window_pattern (`fallback` when absent).
 std::vector<bool> sliding_layers(const hub::ConfigReader& config, int layers, int64_t fallback);
 
-// sliding_window, where the configuration has one that is not 0, for every layer.
+// sliding_window, where the configuration has one that is not 0, for every layer: the families of
+// which mlx-lm ignores it.
 void slide_everywhere(DecoderConfig& decoder, const hub::ConfigReader& config);
 
 // Windows for the sliding layers, full attention elsewhere.

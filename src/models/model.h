@@ -21,6 +21,7 @@ struct ModelInfo {
   std::string architecture;  // model_type
   int vocab = 0;
   int64_t train_context = 0;  // max_position_embeddings
+  bool mlx_lm_slides = true;  // mlx-lm has the sliding windows of this model too
 };
 
 class Model {
@@ -31,6 +32,14 @@ class Model {
 
   // One state per cache-owning layer, in layer order; what the scheme decides is set by the caller.
   virtual std::vector<StateSpec> state_specs(KvType type) const = 0;
+
+  // The same as mlx-lm has them: it ignores the windows of some families.
+  std::vector<StateSpec> mlx_lm_state_specs(KvType type) const {
+    std::vector<StateSpec> specs = state_specs(type);
+    for (StateSpec& spec : specs)
+      if (!info().mlx_lm_slides) spec.window = 0;
+    return specs;
+  }
 
   // Hidden states [T, hidden]. `stop` is polled between layers: an Error kCancelled leaves through
   // here and the caller aborts the step.

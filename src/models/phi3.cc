@@ -10,6 +10,7 @@ std::unique_ptr<Model> load_phi3(hub::ModelArtifact& artifact, Backend& backend)
   DecoderConfig c = read_decoder_config(config);
   if (const int64_t window = read_window(config); window > 0 && window < c.max_positions)
     set_windows(c, std::vector<bool>(size_t(c.layers), true), window);
+  c.mlx_lm_slides = false;
   return build_decoder(c, {read_rope(artifact, config, c.head_dim)}, artifact, backend);
 }
 

@@ -5,12 +5,12 @@
 namespace mantou::runtime {
 namespace {
 
-void require_groups(const StateSpec& spec, size_t layer) {
+void require_groups(const StateSpec& spec, size_t layer, const char* knob) {
   if (spec.head_dim % spec.quant.group != 0)
     fail_param(ErrorCode::kUnsupported, "kv_group_size",
                "layer {}: heads of {} dimensions have no groups of {} for a quantized KV cache; "
-               "--kv-group-size takes 32, 64 or 128",
-               layer, spec.head_dim, spec.quant.group);
+               "{} takes 32, 64 or 128",
+               layer, spec.head_dim, spec.quant.group, knob);
 }
 
 }  // namespace
@@ -37,8 +37,10 @@ std::vector<StateSpec> with_scheme(std::vector<StateSpec> specs, const KvScheme&
     for (const hub::KvConfigEntry& entry : *config)
       specs.at(size_t(entry.layer)).quant = {entry.bits, entry.group, scheme.start};
   }
+  const bool by_file = scheme.kind == KvScheme::Kind::kConfig;
   for (size_t i = 0; i < specs.size(); i++)
-    if (specs[i].quant.bits > 0) require_groups(specs[i], i);
+    if (specs[i].quant.bits > 0)
+      require_groups(specs[i], i, by_file ? "group_size in kv_config.json" : "--kv-group-size");
   return specs;
 }
 

@@ -147,7 +147,8 @@ class Runner {
         artifact_(hub::ModelArtifact::open(hub::resolve_model(a_.model))),
         backend_(make_backend(a_.mlx, a_.cpu)),
         model_(models::load_model(*artifact_, *backend_)) {
-    std::vector<StateSpec> specs = model_->state_specs(backend_->own_kv_type().value_or(a_.kv));
+    std::vector<StateSpec> specs =
+        a_.mlx ? model_->mlx_lm_state_specs(*backend_->own_kv_type()) : model_->state_specs(a_.kv);
     const auto config = hub::read_kv_config(artifact_->path(), int(specs.size()));
     specs_ = runtime::with_scheme(std::move(specs), a_.scheme, config);
   }

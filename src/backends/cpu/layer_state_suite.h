@@ -304,7 +304,7 @@ class LayerStateSuite {
     const int64_t position = row.position + token;
     // In roundings of a logit's terms. Sums over codes are larger than what is left when the biases
     // are added: they round more.
-    EXPECT_LT(difference(model, position, &q[at], mine), model.quantized ? 12 : 4);
+    EXPECT_LT(difference(model, position, &q[at], mine), model.quantized ? 10 : 3);
 
     const auto anew = kind_.make();
     anew->add_row();
@@ -354,8 +354,9 @@ class LayerStateSuite {
     return kind_.expected(values, plain, row.quantized);
   }
 
-  // From float64, in units of what f32 rounds off the largest sum of a logit's terms in that head:
-  // so much may each weight be wrong, and with them the mean of values of size 1.
+  // From float64, in units of what f32 rounds off the largest sum of a logit's terms in that head,
+  // and the exponential and the sums behind it (8 roundings): so much may each weight be wrong, and
+  // with them the mean of values of size 1.
   double difference(const Row& row, int64_t position, const float* q,
                     const std::vector<float>& out) const {
     const StateSpec& spec = kind_.spec;
@@ -383,8 +384,8 @@ class LayerStateSuite {
       }
       if (rotates) sums = rotated(sums);
       for (int d = 0; d < spec.head_dim; d++) {
-        const double error = std::fabs(sums[d] / total - out[head * spec.head_dim + d]) /
-                             std::max(0x1p-24 * largest, 1e-7);
+        const double error =
+            std::fabs(sums[d] / total - out[head * spec.head_dim + d]) / (0x1p-24 * (8 + largest));
         if (!(error <= worst)) worst = error;
       }
     }

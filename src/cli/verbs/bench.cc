@@ -153,8 +153,9 @@ void print_markdown(const Row& row, const LoadedModel& model) {
   const std::vector<double> rates = row.rates();
   fmt::print("| {:<30} | {:>10} | {:>9} | {:<7} | {:>7} | {:>15} | {:>16} |\n", model.name,
              fmt::format("{:.2f} MiB", double(model.bytes) / (1 << 20)),
-             fmt::format("{:.2f} M", double(model.parameters) / 1e6), "CPU", row.threads,
-             name_of(row.test), fmt::format("{:.2f} ± {:.2f}", mean(rates), deviation(rates)));
+             fmt::format("{:.2f} M", double(model.parameters) / 1e6), model.capabilities.backend,
+             row.threads, name_of(row.test),
+             fmt::format("{:.2f} ± {:.2f}", mean(rates), deviation(rates)));
 }
 
 void print_csv(const nlohmann::json& row, bool first) {
@@ -173,15 +174,17 @@ void print_csv(const nlohmann::json& row, bool first) {
 int run_bench(const Options& options) {
   const std::vector<Test> tests = tests_of(options.bench);
   nlohmann::json all = nlohmann::json::array();
-  if (options.bench.output == TableFormat::kMarkdown)
+  const auto head = [&] {
     fmt::print(
         "| {:<30} | {:>10} | {:>9} | {:<7} | {:>7} | {:>15} | {:>16} |\n"
         "| {:-<30} | {:->9}: | {:->8}: | {:-<7} | {:->6}: | {:->14}: | {:->15}: |\n",
         "model", "size", "params", "backend", "threads", "test", "t/s", "", "", "", "", "", "", "");
+  };
   for (const int threads : options.bench.threads) {
     ModelOptions model_options = options.model;
     model_options.threads = threads;
     LoadedModel model = load_model(model_options);
+    if (options.bench.output == TableFormat::kMarkdown && all.empty()) head();
     Runner runner(model, schedule_of(model, options.model));
     for (const Test& test : tests) {
       Row row{test, model.threads, {}};

@@ -119,9 +119,12 @@ std::string token_text(const json& token) {
 }
 
 void print_cache(const json& cache) {
+  const std::string type = cache["type"];
   fmt::print("cache      {} per token in {} layers ({})\n",
              human_bytes(cache["bytes_per_token"].get<double>()), cache["layers"].get<int>(),
-             cache["type"].get<std::string>());
+             cache["scheme"] == "off"
+                 ? type
+                 : fmt::format("{} of {}", cache["scheme"].get<std::string>(), type));
   if (const int sliding = cache["sliding_layers"].get<int>(); sliding > 0)
     fmt::print("           beyond {} tokens {} per token: {} layers slide\n",
                cache["window"].get<int64_t>(),
