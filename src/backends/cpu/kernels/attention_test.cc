@@ -99,7 +99,9 @@ TEST(QuantizedAttentionShapes, MatchesFloat64AndItselfOnAllSetsAndThreads) {
             std::vector<float> first;
             for (const mantou::Isa isa : available_isas())
               for (ThreadPool* pool : threads.all) {
-                if (isa == mantou::Isa::kScalar && pool != threads.all[1]) continue;
+                const bool slow =
+                    isa == mantou::Isa::kScalar && (pool != threads.all[1] || count > 63);
+                if (slow) continue;
                 const auto out = layer.query(*pool, threads.workspace, layout, isa);
                 if (first.empty()) first = out;
                 ASSERT_TRUE(same_bits(out, first)) << isa_name(isa) << ", " << spec.signature();
