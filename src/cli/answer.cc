@@ -23,10 +23,10 @@ class TerminalSink final : public Sink {
 
   bool on_admitted(const Admission&) override { return true; }
   void on_progress(int64_t, int64_t) override {}
-  bool on_token(uint64_t, const GeneratedToken& token) override {
+  Flow on_token(uint64_t, const GeneratedToken& token) override {
     std::string text = stream_.push(token.id);
     if (!text.empty()) out_->push({std::move(text), {}});
-    return !stream_.stopped();
+    return stream_.stopped() ? Flow::kStop : Flow::kMore;
   }
   void on_done(const Outcome& outcome) override { out_->push({stream_.finish(), outcome}); }
 

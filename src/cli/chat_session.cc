@@ -44,7 +44,7 @@ std::string chat_commands_help() {
 ChatSession::ChatSession(const Options& options, LoadedModel& model)
     : options_(options),
       model_(model),
-      engine_(std::move(model.executor), {1, schedule_of(model, options.model)}) {
+      engine_(std::move(model.executor), {1, {schedule_of(model, options.model)}}) {
   reset();
 }
 
@@ -90,7 +90,6 @@ void ChatSession::say(std::string_view message) {
   nlohmann::json asked = messages_;
   asked.push_back({{"role", "user"}, {"content", message}});
   Request request = make_request(model_, options_);
-  request.cache.session = "chat";
   request.prompt = model_.chat_template->render(asked, chat_options(options_.prompt)).ids;
   check_room(request);
   const Answer result = answer(engine_, std::move(request), model_.tokenizer, options_.limits.stop,

@@ -88,10 +88,12 @@ LoadedModel load_model(const ModelOptions& options) {
   return loaded;
 }
 
-Schedule schedule_of(const LoadedModel& model, const ModelOptions& options) {
+SchedulerOptions schedule_of(const LoadedModel& model, const ModelOptions& options) {
   if (options.exact != Exact::kNo) return kMlxLmSchedule;
-  Schedule schedule;
-  schedule.prefill_chunk = options.batch_size;
+  SchedulerOptions schedule;
+  schedule.chunk_alone = options.batch_size;
+  schedule.chunk_beside = std::min(schedule.chunk_beside, options.batch_size);
+  schedule.uniform = model.capabilities.uniform_steps;
   schedule.last_alone = model.capabilities.lazy;
   return schedule;
 }

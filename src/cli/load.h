@@ -7,7 +7,7 @@
 
 #include "cli/options.h"
 #include "engine/executor.h"
-#include "engine/schedule.h"
+#include "engine/scheduler.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -32,7 +32,7 @@ struct LoadedModel {
 LoadedModel load_model(const ModelOptions& options);
 
 // How the engine shall cut prompts.
-Schedule schedule_of(const LoadedModel& model, const ModelOptions& options);
+SchedulerOptions schedule_of(const LoadedModel& model, const ModelOptions& options);
 
 // A request with the options' limits and sampling over the model's defaults; a seed of its own
 // unless one was given. The prompt is the caller's.

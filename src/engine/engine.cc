@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "engine/step_loop.h"
-
 namespace mantou {
 
 Engine::Engine(std::unique_ptr<Executor> executor, EngineOptions options)
@@ -19,11 +17,12 @@ Engine::~Engine() { shutdown(std::chrono::milliseconds(0)); }
 std::shared_ptr<Generation> Engine::open(Request request, std::unique_ptr<Sink> sink) {
   std::lock_guard lock(mutex_);
   if (!accepting_) fail(ErrorCode::kUnavailable, "the engine is shutting down");
-  if (waiting_->load() >= std::max(1, options_.max_queued))
+  if (shared_->waiting.load() >= std::max(1, options_.max_queued))
     fail(ErrorCode::kResourceExhausted, "{} requests are waiting already; try again later",
          options_.max_queued);
   request.id = ++last_id_;
-  auto generation = std::make_shared<Generation>(std::move(request), std::move(sink), waiting_);
+  auto generation = std::make_shared<Generation>(std::move(request), std::move(sink), shared_,
+                                                 Generation::Clock::now());
   open_.emplace(generation->id(), generation);
   mailbox_.push(std::shared_ptr<Generation>(generation));
   return generation;
@@ -50,7 +49,9 @@ bool Engine::shutdown(std::chrono::milliseconds grace) {
 }
 
 void Engine::run() {
-  StepLoop loop(*executor_, options_.schedule, [this](RequestId id) { finished(id); });
+  // How soon it is seen that a reader has caught up, when nothing else goes on.
+  constexpr std::chrono::milliseconds kLook{5};
+  StepLoop loop(*executor_, options_.steps, shared_, [this](RequestId id) { finished(id); });
   for (;;) {
     if (!loop.has_work()) {
       std::optional<std::shared_ptr<Generation>> next = mailbox_.pop();
@@ -59,7 +60,7 @@ void Engine::run() {
     }
     while (std::optional<std::shared_ptr<Generation>> next = mailbox_.try_pop())
       loop.add(std::move(*next));
-    loop.turn();
+    if (!loop.turn() && loop.has_work()) std::this_thread::sleep_for(kLook);
   }
 }
 

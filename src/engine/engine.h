@@ -1,4 +1,4 @@
-// The engine: one thread that owns an Executor and runs the requests given to it.
+// The engine: one thread that owns an Executor and runs the requests given to it, many at once.
 //
 // Owned by main (or the server's composition); open(), cancel() and shutdown() may be called from
 // any thread but the engine's own sinks must not call shutdown(). Sinks are called on the engine
@@ -16,13 +16,13 @@
 #include "base/mailbox.h"
 #include "engine/executor.h"
 #include "engine/generation.h"
-#include "engine/schedule.h"
+#include "engine/step_loop.h"
 
 namespace mantou {
 
 struct EngineOptions {
-  int max_queued = 64;  // requests that may wait behind the running one
-  Schedule schedule = {};
+  int max_queued = 64;  // requests that may wait for admission
+  StepLoopOptions steps = {};
 };
 
 class Engine {
@@ -52,7 +52,7 @@ class Engine {
   const EngineOptions options_;
   const std::unique_ptr<Executor> executor_;
   const Capabilities capabilities_;
-  const std::shared_ptr<std::atomic<int>> waiting_ = std::make_shared<std::atomic<int>>(0);
+  const std::shared_ptr<Generation::Shared> shared_ = std::make_shared<Generation::Shared>();
   Mailbox<std::shared_ptr<Generation>> mailbox_;
 
   std::mutex mutex_;  // of the members below

@@ -35,7 +35,7 @@ FakeExecutor::FakeExecutor(FakeScript script, std::shared_ptr<FakeRecord> record
     : script_(std::move(script)),
       record_(record ? std::move(record) : std::make_shared<FakeRecord>()) {}
 
-Admission FakeExecutor::admit(const Request& request) {
+Admission FakeExecutor::admit(const Request& request, int64_t max_tokens) {
   if (script_.on_admit) script_.on_admit(request);
   const Capabilities& can = script_.capabilities;
   if (int(rows_.size()) >= can.max_rows) violation("more rows than max_rows");
@@ -45,15 +45,11 @@ Admission FakeExecutor::admit(const Request& request) {
     if (id < 0 || id >= can.vocab_size)
       fail_param(ErrorCode::kInvalidArgument, "prompt", "token id {} is not in the vocabulary", id);
   }
-  const int64_t room = can.context - int64_t(request.prompt.size());
-  if (room <= 0)
-    fail(ErrorCode::kResourceExhausted, "the prompt has {} tokens, the context holds {}",
-         request.prompt.size(), can.context);
+  if (int64_t(request.prompt.size()) + max_tokens > can.context) violation("beyond the context");
   Row row{request};
   row.stored = script_.cached_tokens ? script_.cached_tokens(request) : 0;
-  row.max_tokens =
-      request.limits.max_tokens < 0 ? room : std::min<int64_t>(request.limits.max_tokens, room);
-  const Admission admission{row.stored, row.max_tokens, 1};
+  row.max_tokens = max_tokens;
+  const Admission admission{row.stored, max_tokens};
   if (!rows_.emplace(request.id, std::move(row)).second) violation("request admitted twice");
   note({FakeEvent::Kind::kAdmit, request.id});
   return admission;

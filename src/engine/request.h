@@ -58,8 +58,8 @@ struct Limits {
 };
 
 struct CacheHints {
-  bool reuse = true;    // may start from kept state
-  std::string session;  // not empty: keep this row's state for the next request of that session
+  bool reuse = true;  // may start from the state of others
+  bool keep = true;   // its own may serve others afterwards
 };
 
 struct Request {

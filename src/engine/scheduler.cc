@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/error.h"
-
 namespace mantou {
 namespace {
 
@@ -21,7 +19,9 @@ void Scheduler::remove(RequestId id) {
   std::erase_if(rows_, [&](const Row& row) { return row.id == id; });
 }
 
-void Scheduler::hold(RequestId id, bool held) { row_of(id).held = held; }
+void Scheduler::hold(RequestId id, bool held) {
+  if (Row* const row = find(id)) row->held = held;
+}
 
 bool Scheduler::has_work() const {
   return std::any_of(rows_.begin(), rows_.end(), [](const Row& row) { return !row.held; });
@@ -47,22 +47,22 @@ StepPlan Scheduler::next(const AppendLimit& limit) const {
 void Scheduler::apply(const StepPlan& plan, double seconds) {
   int64_t read = 0, wrote = 0;
   for (const Work& work : plan.work) {
-    Row& row = row_of(work.id);
-    (row.left > 0 ? read : wrote) += work.tokens;
-    row.left = std::max<int64_t>(0, row.left - work.tokens);
+    Row* const row = find(work.id);
+    (row && row->left > 0 ? read : wrote) += work.tokens;
+    if (row) row->left = std::max<int64_t>(0, row->left - work.tokens);
   }
   prompts_next_ = read == 0;
   if (read == 0)
     blend(token_seconds_, seconds);
   else
-    blend(prompt_seconds_, std::max(1e-9, seconds - (wrote > 0 ? token_seconds_ : 0)) / double(read));
+    blend(prompt_seconds_,
+          std::max(1e-9, seconds - (wrote > 0 ? token_seconds_ : 0)) / double(read));
 }
 
-Scheduler::Row& Scheduler::row_of(RequestId id) {
+Scheduler::Row* Scheduler::find(RequestId id) {
   const auto at =
       std::find_if(rows_.begin(), rows_.end(), [&](const Row& row) { return row.id == id; });
-  if (at == rows_.end()) fail(ErrorCode::kInternal, "request {} is not scheduled", id);
-  return *at;
+  return at == rows_.end() ? nullptr : &*at;
 }
 
 int64_t Scheduler::budget_beside(size_t writing) const {
@@ -73,8 +73,7 @@ int64_t Scheduler::budget_beside(size_t writing) const {
 
 // What one step may read of a row, given so many tokens.
 int64_t Scheduler::chunk_of(const Row& row, int64_t tokens, const AppendLimit& limit) const {
-  tokens = std::min(tokens, row.left);
-  if (options_.last_alone && tokens == row.left && row.left > 1) tokens--;
+  tokens = options_.chunk_of(row.left, tokens);
   return options_.respects_limits ? std::min(tokens, limit(row.id)) : tokens;
 }
 
@@ -103,8 +102,8 @@ void Scheduler::add_chunks(StepPlan& plan, const std::vector<const Row*>& readin
 // earliest.
 void Scheduler::add_uniform(StepPlan& plan, const std::vector<const Row*>& reading, int64_t budget,
                             const AppendLimit& limit) const {
-  const bool last = std::any_of(reading.begin(), reading.end(),
-                                [](const Row* row) { return row->left == 1; });
+  const bool last =
+      std::any_of(reading.begin(), reading.end(), [](const Row* row) { return row->left == 1; });
   const int64_t share = std::max<int64_t>(1, budget / int64_t(reading.size()));
   int64_t tokens = last ? 1 : std::numeric_limits<int>::max();
   if (!last)

@@ -8,6 +8,7 @@
 // be uniform (Capabilities), steps of prompts and steps of tokens take turns.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,14 +19,24 @@
 namespace mantou {
 
 struct SchedulerOptions {
-  int chunk_alone = 2048;      // prompt tokens of a step in which no row writes
-  int chunk_beside = 512;      // … at most, when rows write
-  int chunk_least = 16;        // … at least
-  double step_seconds = 0.15;  // what reading may add to a step in which rows write
-  bool uniform = false;        // rows of a step forward equally many tokens
-  bool last_alone = false;     // a prompt's last token is a step of its own
-  bool respects_limits = true; // steps end where the Executor's append_limit says
+  int chunk_alone = 2048;       // prompt tokens of a step in which no row writes
+  int chunk_beside = 512;       // … at most, when rows write
+  int chunk_least = 16;         // … at least
+  double step_seconds = 0.15;   // what reading may add to a step in which rows write
+  bool uniform = false;         // rows of a step forward equally many tokens
+  bool last_alone = false;      // a prompt's last token is a step of its own
+  bool respects_limits = true;  // steps end where the Executor's append_limit says
+
+  // Of a prompt with `left` > 0 tokens to go, given so many: the next step's, limits aside.
+  int64_t chunk_of(int64_t left, int64_t tokens) const {
+    tokens = std::min(tokens, left);
+    return last_alone && tokens == left && left > 1 ? left - 1 : tokens;
+  }
 };
+
+// mlx-lm's generate_step.
+inline constexpr SchedulerOptions kMlxLmSchedule{
+    .chunk_alone = 2048, .last_alone = true, .respects_limits = false};
 
 class Scheduler {
  public:
@@ -42,7 +53,7 @@ class Scheduler {
   bool has_work() const;  // a row that is not held
   StepPlan next(const AppendLimit& limit) const;
 
-  // What became of `plan`, which took so long.
+  // `plan` was run and took so long. Rows that were removed since are passed over.
   void apply(const StepPlan& plan, double seconds);
 
  private:
@@ -52,7 +63,7 @@ class Scheduler {
     bool held = false;
   };
 
-  Row& row_of(RequestId id);
+  Row* find(RequestId id);  // null: none such
   int64_t budget_beside(size_t writing) const;
   int64_t chunk_of(const Row& row, int64_t tokens, const AppendLimit& limit) const;
   void add_chunks(StepPlan& plan, const std::vector<const Row*>& reading, int64_t budget,
@@ -62,9 +73,9 @@ class Scheduler {
 
   SchedulerOptions options_;
   std::vector<Row> rows_;
-  bool prompts_next_ = true;     // uniform steps: whose turn it is
-  double token_seconds_ = 0;     // of a step in which rows only write; 0: not measured
-  double prompt_seconds_ = 0;    // of a prompt token; 0: not measured
+  bool prompts_next_ = true;   // uniform steps: whose turn it is
+  double token_seconds_ = 0;   // of a step in which rows only write; 0: not measured
+  double prompt_seconds_ = 0;  // of a prompt token; 0: not measured
 };
 
 }  // namespace mantou

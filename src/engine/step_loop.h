@@ -22,7 +22,7 @@ namespace mantou {
 struct StepLoopOptions {
   SchedulerOptions schedule = {};
   uint64_t state_bytes = std::numeric_limits<uint64_t>::max();  // of all rows together
-  std::chrono::milliseconds patience{30'000};  // with a reader that is behind
+  std::chrono::milliseconds patience{30'000};                   // with a reader that is behind
 };
 
 class StepLoop {
@@ -39,12 +39,11 @@ class StepLoop {
   void add(std::shared_ptr<Generation> generation);
 
   bool has_work() const { return !queue_.empty() || !rows_.empty() || pipeline_.ahead(); }
-  // All work waits for readers: a turn would do nothing until one resumes, leaves or is given up.
-  bool is_held() const;
 
   // One turn: ends requests that were cancelled, admits those that fit, runs one step. Throws
-  // nothing: what goes wrong ends the requests it happened to.
-  void turn();
+  // nothing: what goes wrong ends the requests it happened to. False: there was no step to run; all
+  // work waits for readers that are behind.
+  bool turn();
 
   const Ledger& ledger() const { return ledger_; }
 
@@ -55,7 +54,7 @@ class StepLoop {
   void look_after_readers();
   void admit_waiting();
   bool admit(std::shared_ptr<Generation> generation);
-  void step();
+  bool step();
   StepPlan next_plan();
   std::optional<StepPlan> plan_ahead(const StepPlan& plan) const;
   StepResults run(const StepPlan& plan);

@@ -72,12 +72,13 @@ class CompletionSink final : public Sink {
       responder_->write(sse_comment(fmt::format("keepalive {}/{}", done, total)));
   }
 
-  bool on_token(uint64_t, const GeneratedToken& token) override {
+  Flow on_token(uint64_t, const GeneratedToken& token) override {
     const std::string text = text_.push(token.id);
     if (logprobs_)
       reports_.push(report(*tokenizer_, token),
                     tokenizer_->is_special(token.id) ? 0 : tokenizer_->bytes_of(token.id).size());
-    return say(text, reports_.advance(text.size())) && !text_.stopped();
+    const bool wanted = say(text, reports_.advance(text.size())) && !text_.stopped();
+    return wanted ? Flow::kMore : Flow::kStop;
   }
 
   void on_done(const Outcome& outcome) override {

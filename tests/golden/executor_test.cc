@@ -49,7 +49,7 @@ RowResult run(Executor& executor, Work work, const StopFlag* stop = nullptr) {
 
 std::vector<TokenId> generate(Executor& executor, const Request& request, int64_t* cached = nullptr,
                               Release how = Release::kDrop) {
-  const Admission admission = executor.admit(request);
+  const Admission admission = executor.admit(request, request.limits.max_tokens);
   if (cached) *cached = admission.cached_tokens;
   std::vector<TokenId> tokens;
   int next = int(request.prompt.size()) - int(admission.cached_tokens);
@@ -67,7 +67,7 @@ TEST(ModelExecutor, AStoppedStepChangesNothing) {
   const auto e = executor();
   const auto want = generate(*e, make_request(1, some_ids(70, 1)));
   const Request request = make_request(2, some_ids(70, 1));
-  e->admit(request);
+  e->admit(request, 12);
   StopFlag stop;
   stop.set();
   EXPECT_EQ(run(*e, {2, 40, Output::kNone}, &stop).finished, FinishReason::kCancelled);
@@ -83,7 +83,6 @@ TEST(ModelExecutor, KeptStateGivesTheTokensOfAFreshStart) {
   MANTOU_NEEDS_MODELS();
   const auto e = executor();
   Request first = make_request(1, some_ids(100, 1));
-  first.cache.session = "a";
   const auto answer = generate(*e, first, nullptr, Release::kKeep);
 
   // The next turn continues the whole first one; the last answered token was never forwarded.
@@ -92,7 +91,6 @@ TEST(ModelExecutor, KeptStateGivesTheTokensOfAFreshStart) {
   second.prompt.insert(second.prompt.end(), {5, 6, 7});
   const auto fresh = generate(*e, second);
   second.id = 3;
-  second.cache.session = "a";
   int64_t cached = 0;
   EXPECT_EQ(generate(*e, second, &cached, Release::kKeep), fresh);
   EXPECT_EQ(cached, int64_t(first.prompt.size() + answer.size()) - 1);
@@ -102,7 +100,6 @@ TEST(ModelExecutor, KeptStateGivesTheTokensOfAFreshStart) {
   for (size_t i = 50; i < 100; i++) other.prompt[i] = 17;
   const auto other_fresh = generate(*e, other);
   other.id = 5;
-  other.cache.session = "a";
   EXPECT_EQ(generate(*e, other, &cached, Release::kKeep), other_fresh);
   EXPECT_EQ(cached, 50);
 
@@ -120,7 +117,7 @@ TEST(ModelExecutor, RowsOfOneStepDoNotSeeEachOther) {
     requests.push_back(make_request(RequestId(i + 1), some_ids(5 + 30 * i, i), i % 2 ? 0.9 : 0));
   std::vector<std::vector<TokenId>> alone, together(5);
   for (const Request& r : requests) alone.push_back(generate(*e, r));
-  for (const Request& r : requests) e->admit(r);
+  for (const Request& r : requests) e->admit(r, 12);
   for (int step = 0; step < 12; step++) {
     StepPlan plan;
     for (const Request& r : requests)
@@ -136,7 +133,7 @@ TEST(ModelExecutor, RefusesWithTheReason) {
   const auto e = executor(64);
   const auto refusal = [&](Request request) -> std::string {
     try {
-      e->admit(request);
+      e->admit(request, 12);
     } catch (const Error& error) {
       return error.message();
     }

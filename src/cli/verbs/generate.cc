@@ -48,7 +48,7 @@ int run_generate(const Options& options) {
   LoadedModel model = load_model(options.model);
   Request request = make_request(model, options);
   request.prompt = prompt_ids(model, options.prompt);
-  Engine engine(std::move(model.executor), {1, schedule_of(model, options.model)});
+  Engine engine(std::move(model.executor), {1, {schedule_of(model, options.model)}});
   const Answer result = answer(engine, std::move(request), model.tokenizer, options.limits.stop,
                                print_now, /*interruptible=*/false);
   fmt::print("\n");

@@ -84,7 +84,7 @@ int run_serve(const Options& options) {
   if (model.chat_template->is_fallback())
     fmt::print(stderr, "{} has no chat template, ChatML is used.\n", model.name);
   EngineOptions engine_options;
-  engine_options.schedule = schedule_of(model, options.model);
+  engine_options.steps.schedule = schedule_of(model, options.model);
   Engine engine(std::move(model.executor), engine_options);
   server.attach({engine, model.tokenizer, model.chat_template, model.name,
                  int64_t(std::time(nullptr)), defaults_of(model, options)});
