@@ -77,6 +77,9 @@ LoadedModel load_model(const ModelOptions& options) {
   executor.context = options.ctx_size;
   executor.states = state_specs(*model, *backend, options, artifact->path());
   executor.end_ids = loaded.tokenizer->end_ids();
+  // mlx-lm's bits are those of a prompt alone.
+  executor.max_rows = options.exact == Exact::kNo ? options.parallel : 1;
+  executor.prefix_cache_bytes = uint64_t(options.cache_ram) << 20;
   loaded.executor = runtime::make_model_executor(std::move(backend), std::move(model), executor);
   loaded.capabilities = loaded.executor->capabilities();
   if (loaded.capabilities.context > loaded.capabilities.train_context)

@@ -24,12 +24,14 @@ enum class TableFormat { kMarkdown, kCsv, kJson };
 
 // generate, chat, serve, bench; `model` also inspect, fit and tokenize.
 struct ModelOptions {
-  std::string model;     // a path or part of a name; empty: not given
-  std::string hf_repo;   // "org/name", "org/name:QUANT"; wins over model; also get
-  bool offline = false;  // fetch nothing
-  int64_t ctx_size = 0;  // 0: what the checkpoint was made for
-  int threads = 0;       // 0: one a core
-  int batch_size = 512;  // prompt tokens a step forwards at most
+  std::string model;         // a path or part of a name; empty: not given
+  std::string hf_repo;       // "org/name", "org/name:QUANT"; wins over model; also get
+  bool offline = false;      // fetch nothing
+  int64_t ctx_size = 0;      // 0: what the checkpoint was made for
+  int threads = 0;           // 0: one a core
+  int batch_size = 512;      // prompt tokens a step forwards at most
+  int parallel = 8;          // requests that are answered at once
+  int64_t cache_ram = 2048;  // MiB for the states of earlier prompts
   Compute compute = Compute::kAuto;
   BackendChoice backend = BackendChoice::kAuto;
   Exact exact = Exact::kNo;
@@ -67,6 +69,8 @@ struct PromptOptions {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
+  int queue = 64;                         // requests that may wait
+  int64_t kv_memory = 0;                  // MiB for the states of all requests; 0: what is free
   int64_t body_limit = 32;                // MiB
   std::string api_key;                    // empty: none is asked for
   std::vector<std::string> cors_origins;  // sites whose pages may use the server

@@ -274,6 +274,19 @@ TEST_P(EngineTest, AFullQueueRefusesAndACancelledWaiterMakesRoomAtOnce) {
   EXPECT_TRUE(refused());
 }
 
+TEST_P(EngineTest, ANewcomerJoinsRowsThatAreWriting) {
+  FakeScript script;
+  script.capabilities.max_rows = 2;
+  script.layer_time = 200us;
+  start(script);
+  const auto first = open(request_of(2, 2000));
+  wait_until([&] { return first->token_count > 20; });
+  open(request_of(2, 3))->wait();
+  EXPECT_LT(first->token_count, 2000);
+  last_.reset();
+  engine_.reset();  // ends the first
+}
+
 TEST_P(EngineTest, ASinkMayStopItsRow) {
   start({});
   const auto seen = open(request_of(2, 100), 3);

@@ -49,6 +49,10 @@ Admission FakeExecutor::admit(const Request& request, int64_t max_tokens) {
   Row row{request};
   row.stored = script_.cached_tokens ? script_.cached_tokens(request) : 0;
   row.max_tokens = max_tokens;
+  uint64_t needed = row_bytes(int64_t(request.prompt.size()) + max_tokens);
+  for (const auto& [id, other] : rows_)
+    needed += row_bytes(int64_t(other.request.prompt.size()) + other.max_tokens);
+  if (needed > script_.state_bytes) violation("rows need more memory than there is");
   const Admission admission{row.stored, max_tokens};
   if (!rows_.emplace(request.id, std::move(row)).second) violation("request admitted twice");
   note({FakeEvent::Kind::kAdmit, request.id});

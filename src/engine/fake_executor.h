@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -30,6 +31,7 @@ struct FakeScript {
   std::function<std::optional<Error>(const Work&)> row_error;  // ends one row
   std::function<int64_t(const Request&)> cached_tokens;
   std::function<bool(const Request&)> is_worth_waiting;
+  uint64_t state_bytes = std::numeric_limits<uint64_t>::max();  // what all rows may need at once
   int64_t quantized_start = 0;         // > 0: no step may cross this many tokens of a row, and that
   bool checks_quantized_start = true;  // is checked
   bool ahead = false;                  // takes the step after the outstanding one

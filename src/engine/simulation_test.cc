@@ -102,6 +102,7 @@ class Simulation {
                          .uniform = uniform,
                          .last_alone = below(2) == 0};
     options_.state_bytes = 300 + uint64_t(below(3000));
+    script_.state_bytes = options_.state_bytes;
     options_.patience = 2s;
   }
 

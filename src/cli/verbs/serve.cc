@@ -6,6 +6,7 @@
 #include <ctime>
 #include <future>
 
+#include "base/available_memory.h"
 #include "cli/load.h"
 #include "cli/verbs/verbs.h"
 #include "server/server.h"
@@ -68,6 +69,15 @@ LoadedModel load_or_end(const ModelOptions& options, const TerminationSignals& s
   return loading.get();
 }
 
+// Memory for the states of requests: what was asked for, or three quarters of what is free behind
+// the cache of earlier prompts.
+uint64_t state_bytes(const Options& options) {
+  if (options.server.kv_memory > 0) return uint64_t(options.server.kv_memory) << 20;
+  const uint64_t free = available_memory(), cache = uint64_t(options.model.cache_ram) << 20;
+  if (free == 0) return std::numeric_limits<uint64_t>::max();
+  return std::max(free - std::min(free, cache), free / 4) / 4 * 3;
+}
+
 }  // namespace
 
 int run_serve(const Options& options) {
@@ -84,7 +94,9 @@ int run_serve(const Options& options) {
   if (model.chat_template->is_fallback())
     fmt::print(stderr, "{} has no chat template, ChatML is used.\n", model.name);
   EngineOptions engine_options;
+  engine_options.max_queued = options.server.queue;
   engine_options.steps.schedule = schedule_of(model, options.model);
+  engine_options.steps.state_bytes = state_bytes(options);
   Engine engine(std::move(model.executor), engine_options);
   server.attach({engine, model.tokenizer, model.chat_template, model.name,
                  int64_t(std::time(nullptr)), defaults_of(model, options)});
