@@ -1,6 +1,7 @@
 // For the tests and the fuzz target of formats: what a parser makes of a text cut somehow, joined.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <ostream>
