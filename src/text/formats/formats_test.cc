@@ -144,6 +144,11 @@ TEST(Hermes, CutCalls) {
   expect_tools("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}", call(0, "now", "{}"));
   expect_tools("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}}\n</tool_",
                call(0, "now", "{}"));
+  // Cut or broken, but not before its arguments were complete.
+  expect_tools("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}, \"id\": \"a",
+               call(0, "now", "{}"));
+  expect_tools("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {}, \"id\": ]}</tool_call>",
+               call(0, "now", "{}") + content("]}</tool_call>"));
   // Broken in the middle: what was said stays said, the rest is content.
   expect_tools("hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": ]}}</tool_call>",
                cut_call(0, "now", R"({"a":)") + content("]}}</tool_call>"));

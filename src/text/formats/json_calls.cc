@@ -19,7 +19,7 @@ JsonCall::Step JsonCall::feed(char c) {
   if (is_space(c)) return Step::kMore;
   switch (state_) {
     case State::kKey:
-      if (c == '}') return close(Step::kDone);
+      if (c == '}') return close();
       if (c != '"') return Step::kBroken;
       key_.clear();
       scanner_ = {};
@@ -33,11 +33,10 @@ JsonCall::Step JsonCall::feed(char c) {
       in_value_ = false;
       return Step::kMore;
     default:  // kAfter
-      if (c == '}') return close(Step::kDone);
-      if (c == ',') state_ = State::kKey;
-      if (c == ',') return Step::kMore;
-      // Small models forget the last brace.
-      return begun_ && has_arguments_ ? close(Step::kDoneBefore) : Step::kBroken;
+      if (c == '}') return close();
+      if (c != ',') return Step::kBroken;
+      state_ = State::kKey;
+      return Step::kMore;
   }
 }
 
@@ -102,15 +101,15 @@ void JsonCall::begin(std::string_view arguments) {
   sink_.arguments(arguments);
 }
 
-JsonCall::Step JsonCall::close(Step step) {
+JsonCall::Step JsonCall::close() {
   if (!begun_ && (!named_ || bare_)) return Step::kBroken;
   if (!begun_) begin("{}");
   sink_.end();
-  return step;
+  return Step::kDone;
 }
 
 bool JsonCall::finish() {
-  if (state_ != State::kAfter || !begun_ || !has_arguments_) return false;
+  if (!begun_ || !has_arguments_) return false;
   sink_.end();
   return true;
 }
@@ -143,11 +142,10 @@ CallParser::Step JsonCalls::feed(char c) {
     case JsonCall::Step::kDone:
       state_ = State::kAfter;
       return Step::kMore;
-    case JsonCall::Step::kDoneBefore:
+    default:  // kBroken; small models forget the last brace
+      if (!call_.finish()) return Step::kOver;
       state_ = State::kAfter;
       return Step::kAgain;
-    default:
-      return Step::kOver;
   }
 }
 

@@ -21,9 +21,9 @@ class JsonCall {
   // `bare`: no markup says that this is a call, so it must look like one: arguments and no unknown
   // keys.
   JsonCall(CallSink& sink, bool bare) : sink_(sink), bare_(bare) {}
-  void start();  // after the opening brace
-  Step feed(char c);
-  bool finish();  // ends a call that lacks only its closing brace; false: it lacks more
+  void start();       // after the opening brace
+  Step feed(char c);  // never kDoneBefore
+  bool finish();      // ends a call whose tool and arguments are complete; false: they are not
 
  private:
   enum class State { kKey, kInKey, kColon, kValue, kAfter };
@@ -34,7 +34,7 @@ class JsonCall {
   bool starts_value(char c);
   bool take_value();
   void begin(std::string_view arguments);
-  Step close(Step step);
+  Step close();
 
   CallSink& sink_;
   const bool bare_;

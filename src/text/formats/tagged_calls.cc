@@ -65,8 +65,8 @@ std::string decode_entity(std::string_view entity) {
   const bool hex = entity.substr(2).starts_with('x');
   const std::string_view digits = entity.substr(hex ? 3 : 2, entity.size() - (hex ? 4 : 3));
   uint32_t code = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [at, error] = std::from_chars(digits.data(), end, code, hex ? 16 : 10);
+  const char *begin = digits.data(), *end = begin + digits.size();
+  const auto [at, error] = std::from_chars(begin, end, code, hex ? 16 : 10);
   const bool valid = error == std::errc() && at == end && code > 0 && code <= 0x10FFFF &&
                      (code < 0xD800 || code > 0xDFFF);
   return valid ? utf8(code) : std::string();
