@@ -82,8 +82,10 @@ void* open_plugin() {
                "the mlx backend cannot be loaded: {}; scripts/run.sh --mlx sets it up again",
                dlerror());
   }
-  fail_param(ErrorCode::kUnsupported, "backend",
-             "this mantou was built without the mlx backend; scripts/run.sh --mlx builds one");
+  fail_param(
+      ErrorCode::kUnsupported, "backend",
+      "this mantou was built without the mlx backend; scripts/run.sh --mlx VERB … builds and "
+      "runs one that has it, build/mlx/mantou");
 }
 
 std::unique_ptr<Backend> make_mlx_backend(int threads) {

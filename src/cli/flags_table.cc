@@ -76,7 +76,9 @@ const std::vector<Flag>& table() {
        .verbs = kRunning,
        .group = FlagGroup::kModel,
        .value = "N",
-       .help = "Prompt tokens one step reads at most. Results do not depend on it.",
+       .help =
+           "Prompt tokens one step reads at most. On the cpu backend results do not depend on it; "
+           "--exact has mlx-lm's own.",
        .target = FIELD(model.batch_size),
        .low = 1,
        .high = 1 << 16},

@@ -81,7 +81,12 @@ std::string names_of(const Flag& flag) {
     if (!alias.starts_with("--")) names.emplace_back(alias);
   names.push_back(fmt::format("--{}", flag.name));
   std::string out = fmt::format("{}", fmt::join(names, ", "));
-  if (!flag.value.empty()) out += fmt::format(" {}", flag.value);
+  if (!flag.value.empty()) return fmt::format("{} {}", out, flag.value);
+  // A switch that has other values than true and false.
+  Options options;
+  const Target target = flag.target(options);
+  if (const auto* const choice = std::get_if<Choice>(&target))
+    for (size_t i = 2; i < choice->names.size(); i++) out += fmt::format("[={}]", choice->names[i]);
   return out;
 }
 

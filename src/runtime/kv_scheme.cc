@@ -6,11 +6,16 @@ namespace mantou::runtime {
 namespace {
 
 void require_groups(const StateSpec& spec, size_t layer, const char* knob) {
-  if (spec.head_dim % spec.quant.group != 0)
-    fail_param(ErrorCode::kUnsupported, "kv_group_size",
-               "layer {}: heads of {} dimensions have no groups of {} for a quantized KV cache; "
-               "{} takes 32, 64 or 128",
-               layer, spec.head_dim, spec.quant.group, knob);
+  if (spec.head_dim % spec.quant.group == 0) return;
+  std::vector<int> fitting;
+  for (const int group : {32, 64, 128})
+    if (spec.head_dim % group == 0) fitting.push_back(group);
+  const std::string advice = fitting.empty()
+                                 ? "they cannot be quantized"
+                                 : fmt::format("{} can be {}", knob, fmt::join(fitting, " or "));
+  fail_param(ErrorCode::kUnsupported, "kv_group_size",
+             "layer {}: heads of {} dimensions have no groups of {} for a quantized KV cache; {}",
+             layer, spec.head_dim, spec.quant.group, advice);
 }
 
 }  // namespace
@@ -33,7 +38,8 @@ std::vector<StateSpec> with_scheme(std::vector<StateSpec> specs, const KvScheme&
   if (scheme.kind == KvScheme::Kind::kConfig) {
     if (!config)
       fail_param(ErrorCode::kNotFound, "kv_quant",
-                 "the model has no kv_config.json (--kv-quant config)");
+                 "the model has no kv_config.json in its directory, which --exact=mixed and "
+                 "--kv-quant config need");
     for (const hub::KvConfigEntry& entry : *config)
       specs.at(size_t(entry.layer)).quant = {entry.bits, entry.group, scheme.start};
   }

@@ -126,7 +126,7 @@ void print_cache(const json& cache) {
                  ? type
                  : fmt::format("{} of {}", cache["scheme"].get<std::string>(), type));
   if (const int sliding = cache["sliding_layers"].get<int>(); sliding > 0)
-    fmt::print("           beyond {} tokens {} per token: {} layers slide\n",
+    fmt::print("           beyond {} tokens {} per token: {} sliding\n",
                cache["window"].get<int64_t>(),
                human_bytes(cache["bytes_per_token_beyond_window"].get<double>()), sliding);
 }
