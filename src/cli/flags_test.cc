@@ -147,6 +147,8 @@ const Case kCases[] = {
     {"serve", {"--queue", "5"}, HOLDS(o.server.queue == 5)},
     {"serve", {"--kv-memory", "100"}, HOLDS(o.server.kv_memory == 100)},
     {"chat", {"--cache-ram", "0"}, HOLDS(o.model.cache_ram == 0)},
+    {"serve", {"--tool-call-parser", "hermes"}, HOLDS(o.server.tool_format == "hermes")},
+    {"serve", {"--reasoning-parser", "none"}, HOLDS(o.server.reasoning_format == "none")},
     {"serve", {"--body-limit", "8"}, HOLDS(o.server.body_limit == 8)},
     {"serve", {"--api-key", "secret"}, HOLDS(o.server.api_key == "secret")},
     {"serve",

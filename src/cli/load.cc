@@ -22,12 +22,16 @@ namespace {
 struct TextSide {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
+  text::OutputFormat output_format;
 };
 
 TextSide build_text(const TokenizerSource& source) {
   TextSide side;
   side.tokenizer = text::Tokenizer::build(source);
   side.chat_template = text::ChatTemplate::build(source, side.tokenizer);
+  side.output_format = text::choose_format(source.chat_template, [&](std::string_view token) {
+    return side.tokenizer->id_of(token) >= 0;
+  });
   return side;
 }
 
@@ -67,6 +71,7 @@ LoadedModel load_model(const ModelOptions& options) {
   const TextSide side = text.get();
   loaded.tokenizer = side.tokenizer;
   loaded.chat_template = side.chat_template;
+  loaded.output_format = side.output_format;
   // XTC must not take away the ways to end a line; the sampler adds those that end the answer.
   for (const std::string_view end : {"\n", "\n\n"})
     if (const auto ids = loaded.tokenizer->encode(end, {.add_special = false}); ids.size() == 1)

@@ -9,6 +9,7 @@
 #include "engine/executor.h"
 #include "engine/scheduler.h"
 #include "text/chat_template.h"
+#include "text/formats/formats.h"
 #include "text/tokenizer.h"
 
 namespace mantou::cli {
@@ -21,6 +22,7 @@ struct LoadedModel {
   int threads = 0;         // the backend's
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
+  text::OutputFormat output_format;
   std::unique_ptr<Executor> executor;
   Capabilities capabilities;
   SamplingParams sampling;  // built-in defaults under those of generation_config.json

@@ -69,9 +69,10 @@ struct PromptOptions {
 struct ServerOptions {
   std::string host = "127.0.0.1";
   int port = 8080;
-  int queue = 64;                         // requests that may wait
-  int64_t kv_memory = 0;                  // MiB for the states of all requests; 0: what is free
-  int64_t body_limit = 32;                // MiB
+  int queue = 64;           // requests that may wait
+  int64_t kv_memory = 0;    // MiB for the states of all requests; 0: what is free
+  int64_t body_limit = 32;  // MiB
+  std::string tool_format = "auto", reasoning_format = "auto";
   std::string api_key;                    // empty: none is asked for
   std::vector<std::string> cors_origins;  // sites whose pages may use the server
 };

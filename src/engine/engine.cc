@@ -15,17 +15,31 @@ Engine::Engine(std::unique_ptr<Executor> executor, EngineOptions options)
 Engine::~Engine() { shutdown(std::chrono::milliseconds(0)); }
 
 std::shared_ptr<Generation> Engine::open(Request request, std::unique_ptr<Sink> sink) {
+  std::vector<Request> requests;
+  requests.push_back(std::move(request));
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::move(sink));
+  return open(std::move(requests), std::move(sinks))[0];
+}
+
+std::vector<std::shared_ptr<Generation>> Engine::open(std::vector<Request> requests,
+                                                      std::vector<std::unique_ptr<Sink>> sinks) {
   std::lock_guard lock(mutex_);
   if (!accepting_) fail(ErrorCode::kUnavailable, "the engine is shutting down");
-  if (shared_->waiting.load() >= std::max(1, options_.max_queued))
+  // A lone request of many choices may always wait.
+  const int waiting = shared_->waiting.load();
+  if (waiting > 0 && waiting + int(requests.size()) > std::max(1, options_.max_queued))
     fail(ErrorCode::kResourceExhausted, "{} requests are waiting already; try again later",
-         options_.max_queued);
-  request.id = ++last_id_;
-  auto generation = std::make_shared<Generation>(std::move(request), std::move(sink), shared_,
-                                                 Generation::Clock::now());
-  open_.emplace(generation->id(), generation);
-  mailbox_.push(std::shared_ptr<Generation>(generation));
-  return generation;
+         waiting);
+  std::vector<std::shared_ptr<Generation>> generations;
+  for (size_t i = 0; i < requests.size(); i++) {
+    requests[i].id = ++last_id_;
+    generations.push_back(std::make_shared<Generation>(std::move(requests[i]), std::move(sinks[i]),
+                                                       shared_, Generation::Clock::now()));
+    open_.emplace(generations.back()->id(), generations.back());
+  }
+  for (const auto& generation : generations) mailbox_.push(std::shared_ptr<Generation>(generation));
+  return generations;
 }
 
 void Engine::stop_accepting() {

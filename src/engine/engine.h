@@ -37,6 +37,9 @@ class Engine {
   // Queues the request; its id is given here. Errors, after which the sink is gone without a call:
   // kResourceExhausted (the queue is full), kUnavailable (shutting down).
   std::shared_ptr<Generation> open(Request request, std::unique_ptr<Sink> sink);
+  // Several at once: all or none.
+  std::vector<std::shared_ptr<Generation>> open(std::vector<Request> requests,
+                                                std::vector<std::unique_ptr<Sink>> sinks);
 
   // Takes no new requests, waits up to `grace` for the open ones, cancels those that are left and
   // ends the thread. True when none had to be cancelled. Later calls do nothing.

@@ -4,6 +4,7 @@
 // into text, and hands events or the whole reply to the Responder.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,12 +15,18 @@
 
 namespace mantou::server {
 
-// Answers at once when the prompt does not fit the context (`prompt_field` is named); throws what
-// Engine::open throws. A client that leaves cancels its generation.
+struct Prompt {
+  std::vector<TokenId> ids;
+  const char* field;  // its name in the request
+  // How what is written is taken apart; empty: all of it is content.
+  std::function<std::unique_ptr<text::OutputParser>()> make_parser;
+};
+
+// Answers at once when the prompt does not fit the context (its field is named); throws what
+// Engine::open throws. A client that leaves cancels its generations.
 void start_generation(const Services& services, const HttpRequest& request,
-                      const std::shared_ptr<Responder>& responder, std::vector<TokenId> prompt,
-                      const char* prompt_field, GenerationFields fields,
-                      std::unique_ptr<ReplyFormat> format);
+                      const std::shared_ptr<Responder>& responder, Prompt prompt,
+                      GenerationFields fields, std::unique_ptr<ReplyFormat> format);
 
 // The head of an answer by the loaded model.
 ReplyHead make_head(const Services& services, const GenerationFields& fields,

@@ -12,6 +12,7 @@ namespace mantou::server {
 namespace {
 
 constexpr size_t kMaxStops = 16;
+constexpr int kMaxChoices = 128;
 
 // Fields that would change what the answer means and that nothing here can do: refused by name,
 // unless their value says "off". Unknown fields are ignored.
@@ -70,13 +71,14 @@ void refuse(const Fields& fields, std::span<const Refused> table) {
   }
 }
 
-// n and best_of: one answer a request.
-void require_one(const Fields& fields, std::string_view name) {
-  int count = 1;
-  fields.read(name, count, 1, INT_MAX);
-  if (count != 1)
-    fail_param(ErrorCode::kUnsupported, std::string(name),
-               "'{}' must be 1: this server gives one answer a request, not {}", name, count);
+// best_of: every answer is given, none is chosen.
+void require_best_of_n(const Fields& fields, int choices) {
+  int count = choices;
+  fields.read("best_of", count, 1, INT_MAX);
+  if (count != choices)
+    fail_param(ErrorCode::kUnsupported, "best_of",
+               "'best_of' must be 'n' ({}): all answers are given, not the best of {}", choices,
+               count);
 }
 
 void read_logit_bias(const Fields& fields, std::map<TokenId, float>& bias, int vocab_size) {
@@ -217,7 +219,6 @@ void read_template_options(const Fields& fields, const RequestDefaults& defaults
 GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
                                         int vocab_size) {
   refuse(fields, kRefusedEverywhere);
-  require_one(fields, "n");
   GenerationFields out{defaults.sampling, defaults.limits, {}, defaults.stop};
   read_sampling(fields, out.sampling);
   read_seed(fields, defaults, out.sampling.seed);
@@ -227,6 +228,7 @@ GenerationFields read_generation_fields(const Fields& fields, const RequestDefau
   fields.read("cache_prompt", out.cache.reuse);
   fields.read_strings("stop", out.stop, kMaxStops);
   read_stream(fields, out);
+  fields.read("n", out.choices, 1, kMaxChoices);
   return out;
 }
 
@@ -266,11 +268,11 @@ CompletionRequest parse_completion_request(std::string_view body, const RequestD
   if (request.prompt.empty())
     fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' must not be empty");
   refuse(fields, kRefusedInCompletions);
-  require_one(fields, "best_of");
   RequestDefaults legacy = defaults;
   if (legacy.limits.max_tokens < 0) legacy.limits.max_tokens = defaults.completion_max_tokens;
   request.generation = read_generation_fields(fields, legacy, vocab_size);
   read_legacy_logprobs(fields, request.generation.sampling);
+  require_best_of_n(fields, request.generation.choices);
   return request;
 }
 

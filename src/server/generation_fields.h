@@ -20,6 +20,7 @@ struct GenerationFields {
   Limits limits;
   CacheHints cache;
   std::vector<std::string> stop;
+  int choices = 1;  // n
   bool stream = false;
   bool include_usage = false;
 };

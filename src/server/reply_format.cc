@@ -11,7 +11,7 @@ namespace mantou::server {
 
 ReportedToken report(const text::Tokenizer& tokenizer, const GeneratedToken& token) {
   const auto choice = [&](TokenId id, float logprob) {
-    return ReportedToken::Choice{std::string(tokenizer.bytes_of(id)), logprob};
+    return ReportedToken::Choice{id, std::string(tokenizer.bytes_of(id)), logprob};
   };
   ReportedToken reported{choice(token.id, token.logprob), {}};
   for (const TokenLogprob& other : token.top)

@@ -1,5 +1,6 @@
-// How one protocol writes down what a generation says. One object an answer, used by its sink on
-// the engine thread. A protocol is one implementation, beside its endpoint.
+// How one protocol writes down what generations say. One object an answer, which may have several
+// choices; used by its sinks on the engine thread. A protocol is one implementation, beside its
+// endpoint.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "engine/generation.h"
 #include "server/json_fields.h"
+#include "text/formats/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace mantou::server {
@@ -17,6 +19,7 @@ namespace mantou::server {
 // A generated token as logprobs report it; `bytes` may be a part of a character.
 struct ReportedToken {
   struct Choice {
+    TokenId id = 0;
     std::string bytes;
     float logprob = 0;
   };
@@ -37,20 +40,40 @@ struct ReplyHead {
   bool include_usage = false;
 };
 
+// One of the answers to a request, as it grows.
+struct ChoiceState {
+  struct Call {
+    std::string id, name, arguments;  // arguments: JSON text
+    bool complete = false;
+  };
+  int index = 0;
+  std::string content, reasoning;
+  std::vector<Call> calls;
+  std::vector<ReportedToken> tokens;  // with logprobs only
+  std::string_view finish;            // "stop", "length" or "tool_calls", at the end
+};
+
 class ReplyFormat {
  public:
   virtual ~ReplyFormat() = default;
-  // Streams: whole events. `finish` is "stop" or "length".
-  virtual std::string first_events() = 0;
-  virtual std::string delta_events(std::string_view text,
+
+  // Streams: whole events. A delta is what came since the one before, already part of `choice`.
+  virtual std::string first_events(int choices) = 0;
+  virtual std::string delta_events(const ChoiceState& choice,
+                                   std::span<const text::OutputEvent> delta,
                                    std::span<const ReportedToken> tokens) = 0;
-  virtual std::string last_events(std::string_view finish, const Outcome& outcome) = 0;
+  // `all` sums up the outcomes, with the last choice to end; null before.
+  virtual std::string choice_end_events(const ChoiceState& choice, const Outcome* all) = 0;
+  virtual std::string last_events(std::span<const ChoiceState> choices, const Outcome& outcome) = 0;
+
   // The whole answer as one JSON.
-  virtual std::string reply(std::string_view text, std::span<const ReportedToken> tokens,
-                            std::string_view finish, const Outcome& outcome) = 0;
+  virtual std::string reply(std::span<const ChoiceState> choices, const Outcome& outcome) = 0;
+
+  // An error behind the first events of a stream.
+  virtual std::string error_events(const Error& error) = 0;
 };
 
-// Shared by the OpenAI formats.
+// Shared by the formats.
 std::string random_id(std::string_view prefix);  // prefix and 24 hex digits
 Json usage_json(const Outcome& outcome);
 Json timings_json(const Outcome& outcome);  // llama-server's object

@@ -99,8 +99,8 @@ constexpr BadField kBadFields[] = {
     {R"("stream": true, "stream_options": {"include_usage": 1})", "stream_options.include_usage",
      "true or false"},
     {R"("stream_options": {"include_usage": true})", "stream_options", "only allowed together"},
-    {R"("n": 2)", "n", "'n' must be 1"},
-    {R"("n": 0)", "n", "of at least 1"},
+    {R"("n": 129)", "n", "from 1 to 128"},
+    {R"("n": 0)", "n", "from 1 to 128"},
     {R"("cache_prompt": "no")", "cache_prompt", "true or false"},
     {R"("response_format": {"type": "json_object"})", "response_format", "not supported"},
     {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format",
@@ -136,7 +136,7 @@ constexpr BadField kBadCompletionFields[] = {
     {R"("logprobs": true)", "logprobs", "an integer from 0 to 20, not true"},
     {R"("logprobs": 21)", "logprobs", "from 0 to 20"},
     {R"("suffix": "end")", "suffix", "not supported"},
-    {R"("best_of": 2)", "best_of", "'best_of' must be 1"},
+    {R"("best_of": 2)", "best_of", "'best_of' must be 'n' (1)"},
 };
 
 TEST(Request, BadFieldsAreNamedWithTheirLimits) {

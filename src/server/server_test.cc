@@ -57,7 +57,7 @@ class ServerTest : public testing::Test {
     engine_ = std::make_unique<Engine>(std::make_unique<FakeExecutor>(script_, record_), engine);
     server_ = std::make_unique<Server>(options_);
     server_->attach({*engine_, std::make_shared<ByteTokenizer>(), std::make_shared<LineTemplate>(),
-                     "org/tiny", 1700000000, defaults_});
+                     "org/tiny", 1700000000, defaults_, output_format_});
   }
   void TearDown() override {
     if (server_) server_->stop_accepting();
@@ -86,6 +86,7 @@ class ServerTest : public testing::Test {
   FakeScript script_;
   ServerOptions options_;
   RequestDefaults defaults_;
+  text::OutputFormat output_format_;
   std::shared_ptr<FakeRecord> record_ = std::make_shared<FakeRecord>();
   std::mutex mutex_;
   std::vector<Request> admitted_;
@@ -112,6 +113,110 @@ TEST_F(ServerTest, HealthModelsAndFrontPage) {
   EXPECT_EQ(reply.json()["error"]["param"], "model");
   for (const char* front : {"/", "/v1"})
     EXPECT_THAT(client.get(front).json()["routes"].dump(), HasSubstr("POST /v1/chat/completions"));
+}
+
+TEST_F(ServerTest, SeveralChoicesAreRowsOfTheirOwn) {
+  script_.token = [](const Request& request, int64_t index) {
+    const std::string text = "choice " + std::to_string(request.sampling.seed);
+    return GeneratedToken{index < int64_t(text.size()) ? TokenId(text[size_t(index)]) : 0, 0, {}};
+  };
+  start();
+  const json wish = {{"n", 3}, {"seed", 7}};
+  const Reply reply = post("/v1/chat/completions", chat_body(wish));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const json choices = reply.json()["choices"];
+  ASSERT_EQ(choices.size(), 3u);
+  for (int i = 0; i < 3; i++) {
+    EXPECT_EQ(choices[size_t(i)]["index"], i);
+    EXPECT_EQ(choices[size_t(i)]["message"]["content"], "choice " + std::to_string(7 + i));
+  }
+  EXPECT_EQ(reply.json()["usage"]["completion_tokens"], 3 * 9);
+
+  json streamed = wish;
+  streamed["stream"] = true;
+  std::vector<std::string> texts(3), finishes(3);
+  for (const std::string& event :
+       post("/v1/chat/completions", chat_body(streamed)).events()) {
+    if (event == "[DONE]") continue;
+    for (const json& choice : json::parse(event)["choices"]) {
+      texts[choice["index"]] += choice["delta"].value("content", "");
+      if (choice["finish_reason"].is_string()) finishes[choice["index"]] += choice["finish_reason"];
+    }
+  }
+  EXPECT_THAT(texts, testing::ElementsAre("choice 7", "choice 8", "choice 9"));
+  EXPECT_THAT(finishes, testing::ElementsAre("stop", "stop", "stop"));
+}
+
+// The message that a client puts together from a stream.
+json accumulated(const std::vector<std::string>& events, std::string& finish) {
+  json message = {{"role", ""}, {"content", ""}, {"reasoning_content", ""}};
+  for (const std::string& event : events) {
+    if (event == "[DONE]") continue;
+    for (const json& choice : json::parse(event)["choices"]) {
+      const json& delta = choice["delta"];
+      for (const char* key : {"role", "content", "reasoning_content"})
+        message[key] = message[key].get<std::string>() + delta.value(key, "");
+      for (const json& call : delta.value("tool_calls", json::array())) {
+        json& calls = message["tool_calls"];
+        if (call["index"].get<size_t>() >= calls.size()) {
+          calls.push_back(call);
+          calls.back().erase("index");
+        } else {
+          json& arguments = calls[call["index"].get<size_t>()]["function"]["arguments"];
+          arguments = arguments.get<std::string>() +
+                      call["function"]["arguments"].get<std::string>();
+        }
+      }
+      if (choice["finish_reason"].is_string()) finish = choice["finish_reason"];
+    }
+  }
+  return message;
+}
+
+TEST_F(ServerTest, ToolCallsAndReasoningAreTakenOutOfWhatIsWritten) {
+  output_format_ = {"hermes", "think"};
+  script_.token = answer(
+      "<think>a map will do</think>I look.<tool_call>{\"name\": \"look\", \"arguments\": "
+      "{\"at\": \"the \\\"map\\\"\"}}</tool_call><tool_call>{\"name\": \"look\", "
+      "\"arguments\": {\"at\": \"me\", \"far\": [1, 2]}}</tool_call>");
+  start();
+  const json tools = {{{"type", "function"},
+                       {"function",
+                        {{"name", "look"},
+                         {"parameters",
+                          {{"type", "object"},
+                           {"properties", {{"at", {{"type", "string"}}}, {"far", {{"type", "array"}}}}}}}}}}};
+  const Reply whole = post("/v1/chat/completions", chat_body({{"tools", tools}}));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  json choice = whole.json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  json message = choice["message"];
+  EXPECT_EQ(message["content"], "I look.");
+  EXPECT_EQ(message["reasoning_content"], "a map will do");
+  ASSERT_EQ(message["tool_calls"].size(), 2u);
+  EXPECT_EQ(message["tool_calls"][0]["function"]["name"], "look");
+  EXPECT_EQ(json::parse(message["tool_calls"][0]["function"]["arguments"].get<std::string>()),
+            (json{{"at", "the \"map\""}}));
+  EXPECT_EQ(json::parse(message["tool_calls"][1]["function"]["arguments"].get<std::string>()),
+            (json{{"at", "me"}, {"far", {1, 2}}}));
+  EXPECT_NE(message["tool_calls"][0]["id"], message["tool_calls"][1]["id"]);
+
+  std::string finish;
+  json streamed = accumulated(
+      post("/v1/chat/completions", chat_body({{"tools", tools}, {"stream", true}})).events(),
+      finish);
+  EXPECT_EQ(finish, "tool_calls");
+  message.erase("refusal");
+  for (json* each : {&message, &streamed})
+    for (json& call : (*each)["tool_calls"]) call.erase("id");  // of each request its own
+  EXPECT_EQ(streamed, message);
+
+  // Without tools nothing is taken for a call.
+  choice = post("/v1/chat/completions", chat_body()).json()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "stop");
+  EXPECT_THAT(choice["message"]["content"].get<std::string>(),
+              testing::StartsWith("I look.<tool_call>"));
+  EXPECT_EQ(choice["message"]["reasoning_content"], "a map will do");
 }
 
 TEST_F(ServerTest, AnswersLoadingBeforeAttach) {

@@ -59,8 +59,8 @@ std::string StopMatcher::flush() {
 }
 
 TextStream::TextStream(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops,
-                       bool skip_special)
-    : detokenizer_(std::move(tokenizer), skip_special), matcher_(std::move(stops)) {}
+                       std::vector<TokenId> shown)
+    : detokenizer_(std::move(tokenizer), true, std::move(shown)), matcher_(std::move(stops)) {}
 
 std::string TextStream::push(TokenId id) { return matcher_.push(detokenizer_.push(id)); }
 

@@ -29,9 +29,11 @@ class StopMatcher {
 // Tokens in, text out: Detokenizer and StopMatcher together.
 class TextStream {
  public:
+  // Special tokens are left out but for those in `shown`.
   TextStream(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops,
-             bool skip_special = true);
+             std::vector<TokenId> shown = {});
   std::string push(TokenId id);
+  size_t bytes_of(TokenId id) const { return detokenizer_.bytes_of(id).size(); }
   std::string finish();
   bool stopped() const { return matcher_.matched(); }
 

@@ -56,13 +56,17 @@ class Tokenizer {
 // held back until it is complete or flush() turns them into U+FFFD. One per row.
 class Detokenizer {
  public:
-  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special = true);
+  // Special tokens are left out, if `skip_special`, but for those in `shown`.
+  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special = true,
+                       std::vector<TokenId> shown = {});
   std::string push(TokenId id);
+  std::string_view bytes_of(TokenId id) const;  // what push takes of it
   std::string flush();
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
+  std::vector<TokenId> shown_;
   bool at_start_ = true;
   std::string pending_;  // the beginning of a character
 };

@@ -69,6 +69,19 @@ LoadedModel load_or_end(const ModelOptions& options, const TerminationSignals& s
   return loading.get();
 }
 
+text::OutputFormat output_format(const LoadedModel& model, const ServerOptions& options) {
+  text::OutputFormat format = model.output_format;
+  if (options.tool_format != "auto") {
+    text::require_tool_format(options.tool_format, "tool_call_parser");
+    format.tools = options.tool_format;
+  }
+  if (options.reasoning_format != "auto") {
+    text::require_reasoning_format(options.reasoning_format, "reasoning_parser");
+    format.reasoning = options.reasoning_format;
+  }
+  return format;
+}
+
 // Memory for the states of requests: what was asked for, or three quarters of what is free behind
 // the cache of earlier prompts.
 uint64_t state_bytes(const Options& options) {
@@ -99,7 +112,8 @@ int run_serve(const Options& options) {
   engine_options.steps.state_bytes = state_bytes(options);
   Engine engine(std::move(model.executor), engine_options);
   server.attach({engine, model.tokenizer, model.chat_template, model.name,
-                 int64_t(std::time(nullptr)), defaults_of(model, options)});
+                 int64_t(std::time(nullptr)), defaults_of(model, options),
+                 output_format(model, options.server)});
   fmt::print("{} is served at http://{}:{}/v1 (loaded in {:.2f} s, context {}; Ctrl-C ends)\n",
              model.name, options.server.host, server.port(), model.load_seconds,
              model.capabilities.context);

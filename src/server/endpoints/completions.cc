@@ -28,36 +28,45 @@ class CompletionFormat final : public OpenAiFormat {
   explicit CompletionFormat(ReplyHead head)
       : OpenAiFormat(std::move(head), "text_completion", "text_completion") {}
 
-  std::string first_events() override { return {}; }
+  std::string first_events(int choices) override {
+    offsets_.resize(size_t(choices));
+    return {};
+  }
 
-  std::string delta_events(std::string_view text, std::span<const ReportedToken> tokens) override {
-    return event(choice(text, logprobs(tokens), nullptr));
+  std::string delta_events(const ChoiceState& state, std::span<const text::OutputEvent> delta,
+                           std::span<const ReportedToken> tokens) override {
+    std::string text;
+    for (const text::OutputEvent& event : delta) text += event.text;
+    return event(choice(state.index, text, logprobs(state.index, tokens), nullptr));
   }
 
  private:
-  Json last_choice(std::string_view finish) override { return choice("", nullptr, finish); }
-
-  Json whole_choice(std::string_view text, std::span<const ReportedToken> tokens,
-                    std::string_view finish) override {
-    return choice(text, logprobs(tokens), finish);
+  Json last_choice(const ChoiceState& state) override {
+    return choice(state.index, "", nullptr, state.finish);
   }
 
-  static Json choice(std::string_view text, Json logprobs, Json finish) {
-    return {{"index", 0},
+  Json whole_choice(const ChoiceState& state) override {
+    offsets_.resize(std::max(offsets_.size(), size_t(state.index) + 1));
+    return choice(state.index, state.content, logprobs(state.index, state.tokens), state.finish);
+  }
+
+  static Json choice(int index, std::string_view text, Json logprobs, Json finish) {
+    return {{"index", index},
             {"text", text},
             {"logprobs", std::move(logprobs)},
             {"finish_reason", std::move(finish)}};
   }
 
-  Json logprobs(std::span<const ReportedToken> tokens) {
+  Json logprobs(int index, std::span<const ReportedToken> tokens) {
     if (!head_.logprobs) return nullptr;
+    int64_t& offset = offsets_[size_t(index)];
     Json texts = Json::array(), values = Json::array();
     Json tops = Json::array(), offsets = Json::array();
     for (const ReportedToken& token : tokens) {
       texts.push_back(legacy_token(token.chosen.bytes));
       values.push_back(finite_logprob(token.chosen.logprob));
-      offsets.push_back(offset_);
-      offset_ += characters(token.chosen.bytes);
+      offsets.push_back(offset);
+      offset += characters(token.chosen.bytes);
       Json top = Json::object();
       for (const auto& other : token.top)
         top[legacy_token(other.bytes)] = finite_logprob(other.logprob);
@@ -70,7 +79,7 @@ class CompletionFormat final : public OpenAiFormat {
             {"text_offset", std::move(offsets)}};
   }
 
-  int64_t offset_ = 0;  // characters of the text before the next token
+  std::vector<int64_t> offsets_;  // of each choice: characters of the text before the next token
 };
 
 }  // namespace
@@ -79,10 +88,10 @@ void completions(const Services& services, const HttpRequest& request,
                  const std::shared_ptr<Responder>& responder) {
   CompletionRequest parsed = parse_completion_request(request.body, services.defaults,
                                                       services.engine.capabilities().vocab_size);
-  std::vector<TokenId> prompt = services.tokenizer->encode(parsed.prompt, {});
+  Prompt prompt{services.tokenizer->encode(parsed.prompt, {}), "prompt", {}};
   auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"));
-  start_generation(services, request, responder, std::move(prompt), "prompt",
-                   std::move(parsed.generation), std::move(format));
+  start_generation(services, request, responder, std::move(prompt), std::move(parsed.generation),
+                   std::move(format));
 }
 
 }  // namespace mantou::server

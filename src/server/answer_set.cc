@@ -1,0 +1,105 @@
+#include "server/answer_set.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "server/api_error.h"
+#include "server/sse.h"
+
+namespace mantou::server {
+
+using Kind = text::OutputEvent::Kind;
+
+AnswerSet::AnswerSet(std::string request_id, std::shared_ptr<Responder> responder,
+                     std::unique_ptr<ReplyFormat> format, int choices, bool stream)
+    : request_id_(std::move(request_id)),
+      responder_(std::move(responder)),
+      format_(std::move(format)),
+      stream_(stream),
+      choices_(size_t(choices)),
+      left_(choices) {
+  for (int i = 0; i < choices; i++) choices_[size_t(i)].index = i;
+}
+
+bool AnswerSet::begin() {
+  if (std::exchange(begun_, true) || !stream_) return true;
+  return responder_->begin_stream(kEventStream) &&
+         responder_->write(format_->first_events(int(choices_.size())));
+}
+
+bool AnswerSet::progress(int64_t done, int64_t total) {
+  if (!stream_ || done >= total) return true;
+  return responder_->write(sse_comment(fmt::format("keepalive {}/{}", done, total)));
+}
+
+bool AnswerSet::add(int index, std::span<const text::OutputEvent> events,
+                    std::vector<ReportedToken> tokens) {
+  if (failed_) return false;
+  if (events.empty() && tokens.empty()) return true;
+  ChoiceState& choice = choices_[size_t(index)];
+  take(choice, events);
+  if (stream_) return responder_->write(format_->delta_events(choice, events, tokens));
+  std::move(tokens.begin(), tokens.end(), std::back_inserter(choice.tokens));
+  return true;
+}
+
+void AnswerSet::take(ChoiceState& choice, std::span<const text::OutputEvent> events) {
+  for (const text::OutputEvent& event : events) switch (event.kind) {
+      case Kind::kContent:
+        choice.content += event.text;
+        break;
+      case Kind::kReasoning:
+        choice.reasoning += event.text;
+        break;
+      case Kind::kCallBegin:
+        choice.calls.push_back({random_id("call_"), event.text, "", false});
+        break;
+      case Kind::kCallArguments:
+        choice.calls.back().arguments += event.text;
+        break;
+      case Kind::kCallEnd:
+        choice.calls.back().complete = true;
+        break;
+    }
+}
+
+void AnswerSet::end(int index, bool by_length, const Outcome& outcome) {
+  left_--;
+  if (failed_) return;
+  if (outcome.reason == FinishReason::kError) return fail_with(*outcome.error);
+  if (outcome.reason == FinishReason::kCancelled)
+    return fail_with(Error(ErrorCode::kUnavailable, "the generation was cancelled"));
+  ChoiceState& choice = choices_[size_t(index)];
+  const bool called = std::any_of(choice.calls.begin(), choice.calls.end(),
+                                  [](const auto& call) { return call.complete; });
+  choice.finish = by_length ? "length" : called ? "tool_calls" : "stop";
+  if (!sum_) {
+    sum_ = outcome;
+  } else {
+    sum_->completion_tokens += outcome.completion_tokens;
+    sum_->timings.prefill = std::max(sum_->timings.prefill, outcome.timings.prefill);
+    sum_->timings.decode = std::max(sum_->timings.decode, outcome.timings.decode);
+  }
+  if (stream_) responder_->write(format_->choice_end_events(choice, left_ == 0 ? &*sum_ : nullptr));
+  if (left_ == 0) close();
+}
+
+void AnswerSet::close() {
+  if (!stream_) return responder_->send({200, format_->reply(choices_, *sum_)});
+  responder_->write(format_->last_events(choices_, *sum_));
+  responder_->finish();
+}
+
+void AnswerSet::fail_with(const Error& error) {
+  failed_ = true;
+  if (responder_->started()) {
+    responder_->write(format_->error_events(error));
+    responder_->finish_and_close();
+  } else if (!begun_ && error.code() == ErrorCode::kResourceExhausted) {
+    responder_->send(admission_error(error));
+  } else {
+    responder_->send(error_response(error));
+  }
+}
+
+}  // namespace mantou::server
