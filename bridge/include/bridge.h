@@ -123,7 +123,7 @@ typedef enum BridgeGrammarKind {
 
 typedef struct BridgeRowState {
   bool accepting;  // the text may end here
-  bool stopped;    // nothing but an end can follow
+  bool stopped;    // nothing but an end can follow, or an end was committed
 } BridgeRowState;
 
 // Takes a few tenths of a second for large vocabularies. Special tokens and ends are no text for a
@@ -146,9 +146,8 @@ void bridge_row_free(BridgeRow* row);
 // the text may end the end ids are set, where nothing else can follow they alone. Fails when no
 // token fits or the grammar takes too much work here; the row stays failed.
 bool bridge_row_mask(BridgeRow* row, uint32_t* words, size_t count);
-// How many of `ids` were taken: the first one that is not allowed and what follows change nothing.
-// -1: failed, and the row stays so.
-int64_t bridge_row_commit(BridgeRow* row, const uint32_t* ids, size_t count);
+// 1: taken; 0: not allowed here, and nothing changes; -1: failed, and the row stays so.
+int bridge_row_commit(BridgeRow* row, uint32_t id);
 // Takes back the last `count` tokens.
 bool bridge_row_rollback(BridgeRow* row, size_t count);
 bool bridge_row_state(BridgeRow* row, BridgeRowState* out);

@@ -38,12 +38,17 @@ class Builder {
   explicit Builder(const Gbnf& grammar) : grammar_(grammar) {}
 
   GbnfAutomaton build(const std::vector<int>& run) {
-    const Part whole = sequence(run, 0);
+    std::vector<size_t> ends;
+    const Part whole = sequence(run, 0, &ends);
     out_.begin = whole.first;
     out_.nullable = whole.nullable;
     if (out_.too_large) return std::move(out_);
     for (const int s : out_.begin) out_.first |= state(s).bytes;
     for (const int s : whole.last) state(s).final = true;
+    for (size_t s = 0, element = 0; s < out_.states.size(); ++s) {
+      while (s >= ends[element]) ++element;
+      out_.states[s].element = int(element);
+    }
     for (GbnfAutomaton::State& from : out_.states) {
       std::sort(from.next.begin(), from.next.end());
       from.next.erase(std::unique(from.next.begin(), from.next.end()), from.next.end());
@@ -70,11 +75,13 @@ class Builder {
     if (work_ > kMaxStates * kMaxStates) out_.too_large = true;
   }
 
-  Part sequence(const std::vector<int>& nodes, int depth) {
+  // Notes in `ends` how many states there are after each node.
+  Part sequence(const std::vector<int>& nodes, int depth, std::vector<size_t>* ends = nullptr) {
     Part all;
     for (const int node : nodes) {
       const Part part = build(node, depth);
       if (out_.too_large) break;
+      if (ends != nullptr) ends->push_back(out_.states.size());
       connect(all.last, part.first);
       if (all.nullable) append(all.first, part.first);
       if (!part.nullable) all.last.clear();

@@ -17,6 +17,7 @@ struct GbnfAutomaton {
     ByteSet bytes = {};          // that lead to it
     std::vector<int> next = {};  // states that may follow
     ByteSet onward = {};         // bytes that lead on
+    int element = 0;             // of the lexeme, which of its nodes the state is in
     bool final = false;
   };
   std::vector<State> states;

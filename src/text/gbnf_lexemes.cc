@@ -16,11 +16,16 @@ using NodeKind = GbnfNode::Kind;
 
 // Pieces, lexemes and pairs of states that are looked at; about a second.
 constexpr int64_t kMaxWork = 20'000'000;
+// So often lexemes are cut with care; what is still in the way then is cut into its elements.
+constexpr int kCarefulCuts = 24;
+
+constexpr int kWhole = -1;       // a cut: none
+constexpr int kEverywhere = -2;  // a cut: between all elements
 
 struct Lexeme {
   GbnfAutomaton automaton;
   ByteSet follow = {};
-  bool split = false;
+  int cut = kWhole;  // else the element before which to cut
 };
 
 class Chooser {
@@ -38,7 +43,7 @@ class Chooser {
       find_first();
       find_follow();
       mark_conflicts();
-    } while (split_marked());
+    } while (cut_marked());
     return std::move(out_);
   }
 
@@ -129,13 +134,11 @@ class Chooser {
     lexeme_of_.assign(out_.pieces.size(), -1);
     for (size_t p = 0; p < out_.pieces.size(); ++p) {
       if (out_.pieces[p].kind != Kind::kLexeme) continue;
-      std::vector<int> key = out_.pieces[p].run;
-      for (int& id : key)
-        if (node(id).kind == NodeKind::kRule) id = -1 - node(id).rule;
-      const auto [known, is_new] = by_run_.try_emplace(std::move(key), int(lexemes_.size()));
+      const std::vector<int>& run = out_.pieces[p].run;
+      const auto [known, is_new] = by_run_.try_emplace(run, int(lexemes_.size()));
       lexeme_of_[p] = known->second;
       if (!is_new) continue;
-      lexemes_.push_back({.automaton = make_automaton(grammar_, out_.pieces[p].run)});
+      lexemes_.push_back({.automaton = make_automaton(grammar_, run)});
       spend(1 + int64_t(lexemes_.back().automaton.states.size()));
     }
   }
@@ -251,23 +254,28 @@ class Chooser {
   }
 
   void mark_conflicts() {
-    for (Lexeme& lexeme : lexemes_) lexeme.split = lexeme.automaton.too_large;
+    ++rounds_;
+    for (Lexeme& lexeme : lexemes_) lexeme.cut = lexeme.automaton.too_large ? kEverywhere : kWhole;
     for (const Lexeme& shorter : lexemes_) {
-      if (shorter.split) continue;
+      if (shorter.automaton.too_large) continue;
       for (Lexeme& longer : lexemes_) {
         spend(1);
-        if (longer.split || (shorter.automaton.first & longer.automaton.first).none()) continue;
-        longer.split = outruns(longer, shorter);
+        if (longer.cut != kWhole || (shorter.automaton.first & longer.automaton.first).none())
+          continue;
+        longer.cut = find_cut(longer, shorter);
+        if (longer.cut != kWhole && rounds_ > kCarefulCuts) longer.cut = kEverywhere;
       }
     }
   }
 
-  // Whether `longer` may go on from where `shorter` ends with a byte that may follow `shorter`.
-  // Walks both at once; the pairs of states reached say all there is to know.
-  bool outruns(const Lexeme& longer, const Lexeme& shorter) {
+  // Whether `longer` may go on from where `shorter` ends with a byte that may follow `shorter`:
+  // then the element where it does. Walks both at once; the pairs of states reached say all there
+  // is to know.
+  int find_cut(const Lexeme& longer, const Lexeme& shorter) {
     const GbnfAutomaton& a = shorter.automaton;
     const GbnfAutomaton& b = longer.automaton;
     std::vector<bool> seen(a.states.size() * b.states.size());
+    spend(int64_t(seen.size()) / 64);
     std::vector<std::pair<int, int>> open;
     const auto reach = [&](const std::vector<int>& as, const std::vector<int>& bs) {
       spend(int64_t(as.size() * bs.size()));
@@ -286,40 +294,63 @@ class Chooser {
       const GbnfAutomaton::State& s = a.states[size_t(open.back().first)];
       const GbnfAutomaton::State& t = b.states[size_t(open.back().second)];
       open.pop_back();
-      if (s.final && (t.onward & shorter.follow).any()) return true;
+      if (s.final && (t.onward & shorter.follow).any()) {
+        for (const int u : t.next)
+          if ((b.states[size_t(u)].bytes & shorter.follow).any())
+            return b.states[size_t(u)].element;
+      }
       reach(s.next, t.next);
     }
-    return false;
+    return kWhole;
   }
 
-  bool split_marked() {
+  bool cut_marked() {
     bool any = false;
     const size_t count = out_.pieces.size();  // those that are added need no look this time
     for (size_t p = 0; p < count; ++p) {
-      if (out_.pieces[p].kind != Kind::kLexeme || !lexeme(int(p)).split) continue;
-      split(int(p));
+      if (out_.pieces[p].kind != Kind::kLexeme || lexeme(int(p)).cut == kWhole) continue;
+      cut(int(p), lexeme(int(p)).cut);
       any = true;
     }
     build_pending();
     return any;
   }
 
-  void split(int id) {
+  void cut(int id, int before) {
     const std::vector<int> run = piece(id).run;
+    if (run.size() == 1) return open_up(id, run[0]);
+    GbnfPiece whole{.kind = Kind::kSequence};
+    if (before == kEverywhere) {
+      for (const int element : run) whole.children.push_back(add_lexeme({element}));
+    } else {
+      const auto middle = run.begin() + std::max(before, 1);
+      whole.children = {add_lexeme({run.begin(), middle}), add_lexeme({middle, run.end()})};
+    }
+    piece(id) = std::move(whole);
+  }
+
+  // A lexeme of one element becomes what that element is made of.
+  void open_up(int id, int element) {
+    const GbnfNode& n = node(element);
     GbnfPiece whole;
-    std::vector<int> parts = run;
-    if (run.size() == 1) {
-      const GbnfNode& n = node(run[0]);
-      if (n.kind == NodeKind::kRule) {
+    switch (n.kind) {
+      case NodeKind::kSequence:
+        piece(id).run = n.children;
+        return;  // to be cut next
+      case NodeKind::kRule:
         need_rule(n.rule);
         piece(id) = {.kind = Kind::kRule, .rule = n.rule};
         return;
-      }
-      if (n.kind == NodeKind::kChoice) whole.kind = Kind::kChoice;
-      if (n.kind == NodeKind::kRepeat) whole = {.kind = Kind::kRepeat, .min = n.min, .max = n.max};
-      parts = n.children;
+      case NodeKind::kRepeat:
+        whole = {.kind = Kind::kRepeat, .min = n.min, .max = n.max};
+        break;
+      case NodeKind::kChoice:
+      case NodeKind::kCharacters:  // in no one's way
+      case NodeKind::kToken:
+        whole.kind = Kind::kChoice;
+        break;
     }
-    for (const int part : parts) whole.children.push_back(add_lexeme({part}));
+    for (const int child : n.children) whole.children.push_back(add_lexeme({child}));
     piece(id) = std::move(whole);
   }
 
@@ -331,6 +362,7 @@ class Chooser {
   std::vector<int> lexeme_of_;  // of pieces
   std::vector<ByteSet> rule_first_, rule_follow_;
   bool grew_ = false;
+  int rounds_ = 0;
   int64_t work_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "text/gbnf_syntax.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -27,8 +28,8 @@ class Parser {
 
   Gbnf parse() {
     if (text_.size() > kMaxText)
-      fail(ErrorCode::kInvalidArgument, "grammar: {} bytes are too long, the limit is {}",
-           text_.size(), kMaxText);
+      fail_param(ErrorCode::kInvalidArgument, "grammar",
+                 "grammar: {} bytes are too long, the limit is {}", text_.size(), kMaxText);
     for (skip_space(true); at_ < text_.size(); skip_space(true)) parse_rule();
     for (const GbnfRule& rule : out_.rules)
       if (rule.body < 0)
@@ -59,9 +60,10 @@ class Parser {
     }
   }
 
-  int add(GbnfNode node) {
-    out_.nodes.push_back(std::move(node));
-    return int(out_.nodes.size()) - 1;
+  int add(const GbnfNode& node) {
+    const auto [known, is_new] = nodes_.try_emplace(node, int(out_.nodes.size()));
+    if (is_new) out_.nodes.push_back(node);
+    return known->second;
   }
 
   std::string_view name() {
@@ -166,7 +168,7 @@ class Parser {
       if (!node.negated) fail_gbnf(text_, begin, "an empty character class matches nothing");
       node = {.kind = GbnfNode::Kind::kCharacters, .ranges = {{0, kMaxChar}}};
     }
-    return add(std::move(node));
+    return add(node);
   }
 
   // <text> or <[id]>, after ! any other token.
@@ -305,7 +307,8 @@ class Parser {
   const TokenLookup& lookup_;
   size_t at_ = 0;
   Gbnf out_;
-  std::unordered_map<std::string, int> ids_;
+  std::map<GbnfNode, int> nodes_;
+  std::unordered_map<std::string, int> ids_;  // of rules
 };
 
 }  // namespace

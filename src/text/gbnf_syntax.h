@@ -1,6 +1,7 @@
 // GBNF, the grammar notation of llama.cpp, as a tree. Used by gbnf.cc and gbnf_lexemes.cc only.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -12,6 +13,7 @@
 
 namespace mantou::text {
 
+// Equal nodes are one, within what was parsed.
 struct GbnfNode {
   enum class Kind { kCharacters, kSequence, kChoice, kRepeat, kRule, kToken };
   Kind kind = Kind::kSequence;
@@ -21,6 +23,8 @@ struct GbnfNode {
   int min = 0, max = 0;                                    // kRepeat; max -1: no end
   int rule = 0;                                            // kRule
   TokenId token = -1;                                      // kToken
+
+  auto operator<=>(const GbnfNode&) const = default;
 };
 
 struct GbnfRule {

@@ -121,8 +121,7 @@ void GrammarMatcher::mask(std::span<uint32_t> words) {
 }
 
 bool GrammarMatcher::commit(TokenId id) {
-  const auto token = uint32_t(id);
-  const int64_t taken = bridge_row_commit(row_->handle.get(), &token, 1);
+  const int taken = bridge_row_commit(row_->handle.get(), uint32_t(id));
   if (taken < 0) fail_with(ErrorCode::kResourceExhausted);
   return taken == 1;
 }

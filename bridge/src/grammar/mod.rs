@@ -4,11 +4,12 @@
 mod disjoint;
 mod schema;
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use llguidance::api::TopLevelGrammar;
+use llguidance::derivre::{RegexAst, RegexBuilder};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{
     InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
@@ -21,6 +22,7 @@ use crate::tokenizer::TokenView;
 
 /// A source longer than this is refused.
 const MAX_SOURCE: usize = 256 << 10;
+const MAX_MESSAGE: usize = 300;
 /// Of the lexer of one row, 1 to 2 kB each.
 const MAX_LEXER_STATES: usize = 50_000;
 /// What compiling may take. Its parsers are recursive: the stack is enough for MAX_SOURCE opening brackets.
@@ -49,6 +51,7 @@ impl TokenizerEnv for Trie {
 
 pub struct Vocabulary {
     factory: Arc<ParserFactory>,
+    ends: Arc<[u32]>,
     strays: Arc<Strays>,
 }
 
@@ -86,19 +89,20 @@ impl Vocabulary {
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
         limits.max_lexer_states = MAX_LEXER_STATES;
-        Ok(Vocabulary { factory: Arc::new(factory), strays: Arc::default() })
+        Ok(Vocabulary { factory: Arc::new(factory), ends: ends.into(), strays: Arc::default() })
     }
 
     fn compile(&self, kind: Kind, source: &str) -> Result<Grammar> {
         if source.len() > MAX_SOURCE {
-            return Err(format!(
-                "a grammar of {} bytes is too long, the limit is {MAX_SOURCE}",
-                source.len()
-            ));
+            return Err(format!("{} bytes are too long, the limit is {MAX_SOURCE}", source.len()));
         }
         let (factory, owned) = (Arc::clone(&self.factory), source.to_owned());
-        bounded::run("grammar", &BOUNDS, &self.strays, move || compile(&factory, kind, &owned))
-            .unwrap_or_else(|stopped| Err(format!("the grammar cannot be compiled: {stopped}")))
+        let start =
+            bounded::run("grammar", &BOUNDS, &self.strays, move || compile(&factory, kind, &owned))
+                .unwrap_or_else(|stopped| Err(format!("it cannot be compiled: {stopped}")))
+                .map_err(|message| shorten(&message))?;
+        let row = Row { matcher: start, ends: Arc::clone(&self.ends), ended: false };
+        Ok(Grammar(Mutex::new(row)))
     }
 }
 
@@ -113,12 +117,12 @@ enum Kind {
 const KINDS: [Kind; 3] = [Kind::JsonSchema, Kind::Regex, Kind::Lark];
 
 /// A compiled grammar at its start, which rows copy.
-pub struct Grammar(Mutex<Matcher>);
+pub struct Grammar(Mutex<Row>);
 
-fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Grammar> {
+fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Matcher> {
     let grammar = match kind {
         Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema::prepare(source)?),
-        Kind::Regex => TopLevelGrammar::from_regex(source),
+        Kind::Regex => TopLevelGrammar::from_regex(check_regex(source)?),
         Kind::Lark => TopLevelGrammar::from_lark(source.to_owned()),
     };
     let mut matcher = Matcher::new(factory.create_parser(grammar));
@@ -127,22 +131,72 @@ fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Grammar>
         None if matcher.compute_mask_or_eos().is_err() => {
             Err(one_line(&matcher.get_error().unwrap_or_default()))
         }
-        None => Ok(Grammar(Mutex::new(matcher))),
+        None => Ok(matcher),
+    }
+}
+
+/// llguidance rewrites expressions before it parses them, and takes some for other than they are.
+fn check_regex(source: &str) -> Result<&str> {
+    if source.contains("<stop>") {
+        return Err("groups of a regular expression cannot be named stop".into());
+    }
+    let parsed = RegexBuilder::new().mk(&RegexAst::Regex(source.to_owned()));
+    match parsed {
+        Ok(_) if source.is_empty() => Ok("(?:)"),
+        Ok(_) => Ok(source),
+        Err(e) => Err(format!("{}: regular expression {source:?}", reason(&e.to_string()))),
+    }
+}
+
+/// The last part of an error that shows where it is in several lines.
+fn reason(error: &str) -> &str {
+    error.rsplit("error: ").next().unwrap_or(error).trim()
+}
+
+/// Messages quote what they are about, which may be long.
+fn shorten(message: &str) -> String {
+    match message.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message.to_owned(),
     }
 }
 
 fn one_line(error: &str) -> String {
-    let lines: Vec<&str> = error.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines.join("; ")
+    if error.contains("NoExtensionBias") {
+        return "no token of the vocabulary fits here".into();
+    }
+    let lines = error.lines().map(str::trim).filter(|l| !l.is_empty() && *l != "<non-verbose/>");
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 /// One row's place in its grammar. After an error it stays failed.
-pub struct Row(Matcher);
+///
+/// The ends are handled here: llguidance does not take them back, and refuses them once nothing else can
+/// follow.
+pub struct Row {
+    matcher: Matcher,
+    ends: Arc<[u32]>,
+    ended: bool, // the last token was an end
+}
 
 impl Row {
+    fn fork(&self) -> Row {
+        let matcher = self.matcher.deep_clone(); // a plain clone would share the lexer
+        Row { matcher, ends: Arc::clone(&self.ends), ended: self.ended }
+    }
+
     /// The words beyond the vocabulary are 0.
     fn mask(&mut self, words: &mut [u32]) -> Result<()> {
-        let mask = self.0.compute_mask_or_eos().map_err(|e| one_line(&e.to_string()))?;
+        let mut mask = self.matcher.compute_mask_or_eos().map_err(|e| one_line(&e.to_string()))?;
+        if !self.accepting()? {
+            // A grammar may name an end, which ends it nevertheless.
+            for &end in self.ends.iter() {
+                mask.disallow_token(end);
+            }
+            if mask.is_zero() {
+                return Err("only the end of the text fits here, where it may not end".into());
+            }
+        }
         let mask = mask.as_slice();
         let common = mask.len().min(words.len());
         words[..common].copy_from_slice(&mask[..common]);
@@ -150,19 +204,37 @@ impl Row {
         Ok(())
     }
 
-    /// How many of `ids` the grammar allows, one after the other; the first it does not allow, and what
-    /// follows, changes nothing.
-    fn commit(&mut self, ids: &[u32]) -> Result<usize> {
-        self.0.try_consume_tokens(ids).map_err(|e| one_line(&e.to_string()))
+    /// Whether the grammar allows the token; if not, nothing changes.
+    fn commit(&mut self, id: u32) -> Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.ends.contains(&id) {
+            self.ended = self.accepting()?;
+            return Ok(self.ended);
+        }
+        let environment = self.matcher.tok_env().map_err(|e| one_line(&e.to_string()))?;
+        if id as usize >= environment.tok_trie().vocab_size() {
+            return Ok(false);
+        }
+        let taken = self.matcher.try_consume_tokens(&[id]).map_err(|e| one_line(&e.to_string()))?;
+        Ok(taken == 1)
     }
 
     fn rollback(&mut self, count: usize) -> Result<()> {
-        self.0.rollback(count).map_err(|e| one_line(&e.to_string()))
+        let ends = usize::from(self.ended && count > 0);
+        self.matcher.rollback(count - ends).map_err(|e| one_line(&e.to_string()))?;
+        self.ended &= ends == 0;
+        Ok(())
+    }
+
+    fn accepting(&mut self) -> Result<bool> {
+        self.matcher.is_accepting().map_err(|e| one_line(&e.to_string()))
     }
 
     fn state(&mut self) -> Result<State> {
-        let accepting = self.0.is_accepting().map_err(|e| one_line(&e.to_string()))?;
-        Ok(State { accepting, stopped: self.0.is_stopped() })
+        let accepting = self.accepting()?;
+        Ok(State { accepting, stopped: self.ended || self.matcher.is_stopped() })
     }
 }
 
@@ -211,14 +283,14 @@ unsafe extern "C" fn bridge_grammar_free(grammar: *mut Grammar) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bridge_row_new(grammar: *const Grammar) -> *mut Row {
     guard(std::ptr::null_mut(), || {
-        let matcher = unsafe { &*grammar }.0.lock().map_err(|e| e.to_string())?;
-        handle(Ok(Row(matcher.deep_clone())))
+        let start = unsafe { &*grammar }.0.lock().map_err(|e| e.to_string())?;
+        handle(Ok(start.fork()))
     })
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bridge_row_fork(row: *const Row) -> *mut Row {
-    guard(std::ptr::null_mut(), || handle(Ok(Row(unsafe { &*row }.0.deep_clone()))))
+    guard(std::ptr::null_mut(), || handle(Ok(unsafe { &*row }.fork())))
 }
 
 #[unsafe(no_mangle)]
@@ -238,11 +310,8 @@ unsafe extern "C" fn bridge_row_mask(row: *mut Row, words: *mut u32, count: usiz
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bridge_row_commit(row: *mut Row, ids: *const u32, count: usize) -> i64 {
-    guard(-1, || {
-        let ids = unsafe { array(ids, count) };
-        unsafe { &mut *row }.commit(ids).map(|accepted| accepted as i64)
-    })
+unsafe extern "C" fn bridge_row_commit(row: *mut Row, id: u32) -> c_int {
+    guard(-1, || unsafe { &mut *row }.commit(id).map(c_int::from))
 }
 
 #[unsafe(no_mangle)]

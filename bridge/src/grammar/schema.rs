@@ -7,6 +7,7 @@ use llguidance::derivre::{RegexAst, RegexBuilder};
 use serde_json::{Map, Number, Value, json};
 
 use super::disjoint::Comparison;
+use super::reason;
 use crate::ffi::Result;
 
 /// Levels of JSON; each costs the compiler stack.
@@ -34,7 +35,7 @@ enum Form {
     Constants,
     Names,
     Count,
-    MinProperties,
+    Properties,
     Number,
     Bound,
     Factor,
@@ -97,12 +98,12 @@ const KEYWORDS: &[(&str, Form)] = &[
     ("maxContains", Form::Refused),
     ("maxItems", Form::Count),
     ("maxLength", Form::Count),
-    ("maxProperties", Form::Count),
+    ("maxProperties", Form::Properties),
     ("maximum", Form::Number),
     ("minContains", Form::Refused),
     ("minItems", Form::Count),
     ("minLength", Form::Count),
-    ("minProperties", Form::MinProperties),
+    ("minProperties", Form::Properties),
     ("minimum", Form::Number),
     ("multipleOf", Form::Factor),
     ("not", Form::Refused),
@@ -278,7 +279,7 @@ impl<'a> Walk<'a> {
             Form::Names if strings(value).is_some() => {}
             Form::Names => return fail(at, "must be an array of strings"),
             Form::Count => _ = count_of(value, at)?,
-            Form::MinProperties => check_min_properties(value, siblings, at)?,
+            Form::Properties => check_property_count(key, value, siblings, at)?,
             Form::Bound if value.is_boolean() => {}
             Form::Number | Form::Bound => check_number(value, at)?,
             Form::Factor => check_factor(value, at)?,
@@ -415,13 +416,32 @@ fn count_of(value: &Value, at: &str) -> Result<u32> {
     }
 }
 
-/// Properties without a name of their own may come twice in the text, and count once.
-fn check_min_properties(value: &Value, siblings: &Map<String, Value>, at: &str) -> Result<()> {
-    let named = siblings.get("required").and_then(strings).map_or(0, |n| n.len());
-    if count_of(value, at)? as usize > named + 1 {
+/// Properties without a name of their own may come twice in the text, and count once; named ones that
+/// may be left out are counted only as "at least one" or "at most one" with no others.
+fn check_property_count(
+    key: &str,
+    value: &Value,
+    siblings: &Map<String, Value>,
+    at: &str,
+) -> Result<()> {
+    let count = count_of(value, at)? as usize;
+    let required = siblings.get("required").and_then(strings).unwrap_or_default();
+    let more = count.saturating_sub(required.len());
+    if key == "minProperties" && more > 1 {
         return fail(at, "more than one property beyond the required ones cannot be asked for");
     }
-    Ok(())
+    let named = siblings.get("properties").and_then(Value::as_object);
+    let all_required = named.is_none_or(|n| n.keys().all(|name| required.contains(&&**name)));
+    let others = siblings.get("additionalProperties") != Some(&Value::Bool(false))
+        || siblings.contains_key("patternProperties");
+    if all_required || (key == "minProperties" && more == 0) || (more == 1 && !others) {
+        return Ok(());
+    }
+    fail(
+        at,
+        "with properties that are not required, only one more than those required can be asked for, \
+         and that without additional or pattern properties",
+    )
 }
 
 fn format_of(value: &Value, siblings: &Map<String, Value>, at: &str) -> Result<Option<Value>> {
@@ -480,6 +500,6 @@ fn check_pattern(pattern: &str, at: &str) -> Result<()> {
     let parsed = RegexBuilder::new().mk(&RegexAst::SearchRegex(pattern.to_owned()));
     match parsed {
         Ok(_) => Ok(()),
-        Err(e) => fail(at, format_args!("{pattern:?}: {}", e.to_string().replace('\n', " "))),
+        Err(e) => fail(at, format_args!("{}: {pattern:?}", reason(&e.to_string()))),
     }
 }
