@@ -1,6 +1,7 @@
 #include "text/gbnf_check.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 
@@ -77,7 +78,8 @@ class Components {
 
   void close(int v) {
     const auto begin = std::find(open_.rbegin(), open_.rend(), v).base() - 1;
-    components_.emplace_back(begin, open_.end());
+    // What is found last leads to the others least.
+    components_.emplace_back(open_.rbegin(), std::make_reverse_iterator(begin));
     for (const int member : components_.back()) done_[size_t(member)] = true;
     open_.erase(begin, open_.end());
   }

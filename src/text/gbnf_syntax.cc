@@ -208,8 +208,11 @@ class Parser {
       return false;
     }
     if (elements.empty()) fail_gbnf(text_, begin, "there is nothing before it to repeat");
-    elements.back() = add(
-        {.kind = GbnfNode::Kind::kRepeat, .children = {elements.back()}, .min = min, .max = max});
+    GbnfNode repeat;  // no times: the empty text
+    if (max != 0)
+      repeat = {
+          .kind = GbnfNode::Kind::kRepeat, .children = {elements.back()}, .min = min, .max = max};
+    elements.back() = add(repeat);
     return true;
   }
 
