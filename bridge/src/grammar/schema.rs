@@ -1,7 +1,7 @@
 //! JSON schemas on their way to llguidance, which ignores some keywords: here every keyword is one that it
 //! enforces, an annotation, which is left out, or an error that names its path.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use llguidance::derivre::{RegexAst, RegexBuilder};
 use regex_syntax::hir::{Hir, HirKind};
@@ -320,10 +320,28 @@ impl<'a> Walk<'a> {
     }
 
     fn check_references(&self) -> Result<()> {
+        let mut next = HashMap::new();
         for (at, target) in &self.references {
             if !self.places.contains(target) {
                 return fail(at, format_args!("there is no schema at {target:?}"));
             }
+            next.insert(at.trim_end_matches("/$ref"), &**target);
+        }
+        // Nothing satisfies a reference that leads back to itself.
+        let mut ends = HashSet::new();
+        for (at, target) in &self.references {
+            let mut passed = HashSet::new();
+            let mut place = &**target;
+            while passed.insert(place) && !ends.contains(place) {
+                match next.get(place) {
+                    Some(further) => place = further,
+                    None => ends.extend(passed.drain()),
+                }
+            }
+            if !ends.contains(place) {
+                return fail(at, "the reference leads back to itself");
+            }
+            ends.extend(passed);
         }
         Ok(())
     }
