@@ -156,3 +156,47 @@ fn differ(a: &Value, b: &Value) -> bool {
         _ => a != b,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn plainly_disjoint_or_not() {
+        let root = json!({"$defs": {
+            "a": {"type": "object", "properties": {"k": {"const": "a"}}, "required": ["k"]},
+            "b": {"type": "object", "properties": {"k": {"enum": ["b", "c"]}}},
+            "loop": {"anyOf": [{"$ref": "#/$defs/loop"}, {"type": "null"}]},
+        }});
+        let cases = [
+            (json!({"type": "string"}), json!({"type": ["null", "integer"]}), true),
+            (json!({"type": "integer"}), json!({"type": "number"}), false),
+            (json!({"const": 1}), json!({"enum": [2, "1"]}), true),
+            (json!({"const": 1}), json!({"enum": [2, 1.0]}), false),
+            (json!({"const": [1]}), json!({"const": [1.0]}), false),
+            (json!({"const": 1}), json!({"type": "string"}), true),
+            (json!({"$ref": "#/$defs/a"}), json!({"$ref": "#/$defs/b"}), true),
+            (json!({"allOf": [{"$ref": "#/$defs/a"}]}), json!({"$ref": "#/$defs/b"}), true),
+            (json!({"$ref": "#/$defs/b"}), json!({"$ref": "#/$defs/b"}), false),
+            (json!({"$ref": "#/$defs/loop"}), json!({"$ref": "#/$defs/loop"}), false),
+            (json!({"anyOf": [{"type": "null"}, {"const": 1}]}), json!({"type": "array"}), true),
+            (json!({"anyOf": [{"type": "null"}, {"const": 1}]}), json!({"const": 1}), false),
+            (json!({"anyOf": []}), json!({"const": 1}), false),
+            (json!(true), json!({"const": 1}), false),
+            (json!(false), json!(true), true),
+            // Without a type the properties say nothing about other values.
+            (
+                json!({"properties": {"k": {"const": 1}}, "required": ["k"]}),
+                json!({"properties": {"k": {"const": 2}}, "required": ["k"]}),
+                false,
+            ),
+        ];
+        for (a, b, expected) in &cases {
+            let comparison = Comparison::new(&root);
+            assert_eq!(comparison.are_disjoint(a, b), *expected, "{a} {b}");
+            assert_eq!(comparison.are_disjoint(b, a), *expected, "{b} {a}");
+        }
+    }
+}

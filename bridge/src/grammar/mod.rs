@@ -3,6 +3,7 @@
 
 mod disjoint;
 mod schema;
+mod values;
 
 use std::ffi::{c_int, c_uint};
 use std::sync::{Arc, Mutex};
@@ -165,6 +166,7 @@ fn one_line(error: &str) -> String {
     if error.contains("NoExtensionBias") {
         return "no token of the vocabulary fits here".into();
     }
+    let error = error.split("<backtrace>").next().unwrap_or(error);
     let lines = error.lines().map(str::trim).filter(|l| !l.is_empty() && *l != "<non-verbose/>");
     lines.collect::<Vec<_>>().join("; ")
 }
