@@ -107,6 +107,8 @@ NUMBER: /[0-9]+/
   EXPECT_TRUE(matcher.is_stopped());
   matcher.rollback(1);
   EXPECT_EQ(mask_of(matcher, small_tokenizer()), mask);
+  EXPECT_THAT(error_of({.kind = GrammarKind::kLark, .text = "start: %json {\"not\": {}}"}),
+              HasSubstr("%json"));
   EXPECT_THAT(error_of({.kind = GrammarKind::kLark, .text = "start: a"}),
               HasSubstr("unknown name"));
   EXPECT_THAT(error_of({.kind = GrammarKind::kLark, .text = "start: \"a"}), HasSubstr("1("));

@@ -124,6 +124,10 @@ fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Matcher>
     let grammar = match kind {
         Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema::prepare(source)?),
         Kind::Regex => TopLevelGrammar::from_regex(check_regex(source)?),
+        // Its schemas would not go through `schema`.
+        Kind::Lark if source.contains("%json") => {
+            return Err("%json is not supported within Lark".into());
+        }
         Kind::Lark => TopLevelGrammar::from_lark(source.to_owned()),
     };
     let mut matcher = Matcher::new(factory.create_parser(grammar));
