@@ -139,6 +139,7 @@ RowResult FakeExecutor::run(const Work& work) {
   const Limits& limits = row.request.limits;
   if ((!limits.ignore_eos && among(script_.capabilities.end_ids)) || among(limits.stop_token_ids)) {
     result.finished = FinishReason::kStop;
+    result.is_end = true;
   } else if (row.generated >= row.max_tokens) {
     result.finished = FinishReason::kLength;
   }

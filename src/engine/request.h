@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "base/token.h"
 
 namespace mantou {
+
+namespace text {
+class Grammar;
+}
 
 using RequestId = uint64_t;
 
@@ -62,12 +67,20 @@ struct CacheHints {
   bool keep = true;   // its own may serve others afterwards
 };
 
+// What the answer must be.
+struct Constraint {
+  std::shared_ptr<const text::Grammar> grammar;  // null: anything
+  // The grammar holds from behind these tokens on (the end of reasoning); empty: from the start.
+  std::vector<TokenId> begins_after;
+};
+
 struct Request {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // at least one token
   Limits limits;
   SamplingParams sampling;
   CacheHints cache;
+  Constraint constraint = {};
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };

@@ -256,7 +256,7 @@ void StepLoop::deliver(Row& row, const Work& work, const RowResult& result) {
   if (!result.token) return;
   if (!row.first_token) row.first_token = now_();
   ++row.outcome.completion_tokens;
-  if (result.finished == FinishReason::kStop) return finish(row, FinishReason::kStop);
+  if (result.is_end) return finish(row, FinishReason::kStop);
   row.generation->paused_.store(true);  // before the sink's reader can resume
   const Flow flow = sink.on_token(row.next_sequence++, *result.token);
   if (flow != Flow::kPause) row.generation->paused_.store(false);

@@ -29,8 +29,9 @@ struct StepPlan {
 struct RowResult {
   RequestId id = 0;
   std::optional<GeneratedToken> token;   // present iff a token was sampled
-  std::optional<FinishReason> finished;  // an end id, a stop id or the length limit
+  std::optional<FinishReason> finished;  // an end id, a stop id, a grammar's or the length limit
   std::optional<Error> error;            // ends this row; the others stand
+  bool is_end = false;                   // the token is an end or stop id, no part of the answer
 };
 
 struct StepResults {

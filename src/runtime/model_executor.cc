@@ -71,7 +71,8 @@ class ModelExecutor final : public Executor {
     auto row = std::make_unique<Row>(Row{
         request,
         Sampler(request.sampling, request.limits, capabilities_.end_ids, capabilities_.vocab_size),
-        request.prompt, 0, 0, max_tokens});
+        request.prompt, 0, 0, max_tokens,
+        decoding::RowGrammar(request.constraint, capabilities_.vocab_size)});
     PrefixCache::Hit hit = request.cache.reuse ? longest_state(request.prompt) : PrefixCache::Hit{};
     row->stored = hit.tokens;
     rows_.add(std::move(row), std::move(hit.states));

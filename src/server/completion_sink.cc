@@ -143,6 +143,10 @@ void start_generation(const Services& services, const HttpRequest& http,
     return responder->send(
         context_length_error(prompt.field, int64_t(prompt.ids.size()), can.context));
 
+  Constraint constraint;
+  if (fields.grammar)
+    constraint = {text::Grammar::compile(*services.tokenizer, *fields.grammar),
+                  std::move(prompt.grammar_begins_after)};
   const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format),
                                                    fields.choices, fields.stream);
   std::vector<std::unique_ptr<Sink>> sinks;
@@ -151,7 +155,7 @@ void start_generation(const Services& services, const HttpRequest& http,
     sinks.push_back(std::make_unique<CompletionSink>(
         services, answers, i, http.id, prompt.make_parser ? prompt.make_parser() : nullptr,
         fields));
-    requests.push_back({0, prompt.ids, fields.limits, fields.sampling, fields.cache});
+    requests.push_back({0, prompt.ids, fields.limits, fields.sampling, fields.cache, constraint});
     requests.back().sampling.seed += uint64_t(i);
   }
   std::vector<std::weak_ptr<Generation>> generations;

@@ -20,6 +20,8 @@ struct Prompt {
   const char* field;  // its name in the request
   // How what is written is taken apart; empty: all of it is content.
   std::function<std::unique_ptr<text::OutputParser>()> make_parser;
+  // Where the answer begins within reasoning: the tokens that end it.
+  std::vector<TokenId> grammar_begins_after;
 };
 
 // Answers at once when the prompt does not fit the context (its field is named); throws what

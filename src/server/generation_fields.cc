@@ -21,14 +21,6 @@ struct Refused {
 };
 
 constexpr Refused kRefusedEverywhere[] = {
-    {"response_format", "only {\"type\": \"text\"} is available"},
-    {"guided_json", "structured output is not available"},
-    {"guided_regex", "structured output is not available"},
-    {"guided_choice", "structured output is not available"},
-    {"guided_grammar", "structured output is not available"},
-    {"structured_outputs", "structured output is not available"},
-    {"json_schema", "structured output is not available"},
-    {"grammar", "structured output is not available"},
     {"adapter", "adapters are not available"},
     {"allowed_token_ids", "use logit_bias"},
     {"bad_words", "use logit_bias"},
@@ -229,6 +221,7 @@ GenerationFields read_generation_fields(const Fields& fields, const RequestDefau
   fields.read_strings("stop", out.stop, kMaxStops);
   read_stream(fields, out);
   fields.read("n", out.choices, 1, kMaxChoices);
+  out.grammar = read_grammar(fields);
   return out;
 }
 

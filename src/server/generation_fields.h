@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/request.h"
+#include "server/grammar_fields.h"
 #include "server/json_fields.h"
 #include "server/services.h"
 #include "text/chat_template.h"
@@ -21,6 +23,7 @@ struct GenerationFields {
   CacheHints cache;
   std::vector<std::string> stop;
   int choices = 1;  // n
+  std::optional<text::GrammarSource> grammar;
   bool stream = false;
   bool include_usage = false;
 };

@@ -135,8 +135,7 @@ TEST_F(ServerTest, SeveralChoicesAreRowsOfTheirOwn) {
   json streamed = wish;
   streamed["stream"] = true;
   std::vector<std::string> texts(3), finishes(3);
-  for (const std::string& event :
-       post("/v1/chat/completions", chat_body(streamed)).events()) {
+  for (const std::string& event : post("/v1/chat/completions", chat_body(streamed)).events()) {
     if (event == "[DONE]") continue;
     for (const json& choice : json::parse(event)["choices"]) {
       texts[choice["index"]] += choice["delta"].value("content", "");
@@ -163,8 +162,8 @@ json accumulated(const std::vector<std::string>& events, std::string& finish) {
           calls.back().erase("index");
         } else {
           json& arguments = calls[call["index"].get<size_t>()]["function"]["arguments"];
-          arguments = arguments.get<std::string>() +
-                      call["function"]["arguments"].get<std::string>();
+          arguments =
+              arguments.get<std::string>() + call["function"]["arguments"].get<std::string>();
         }
       }
       if (choice["finish_reason"].is_string()) finish = choice["finish_reason"];
@@ -180,12 +179,13 @@ TEST_F(ServerTest, ToolCallsAndReasoningAreTakenOutOfWhatIsWritten) {
       "{\"at\": \"the \\\"map\\\"\"}}</tool_call><tool_call>{\"name\": \"look\", "
       "\"arguments\": {\"at\": \"me\", \"far\": [1, 2]}}</tool_call>");
   start();
-  const json tools = {{{"type", "function"},
-                       {"function",
-                        {{"name", "look"},
-                         {"parameters",
-                          {{"type", "object"},
-                           {"properties", {{"at", {{"type", "string"}}}, {"far", {{"type", "array"}}}}}}}}}}};
+  const json tools = {
+      {{"type", "function"},
+       {"function",
+        {{"name", "look"},
+         {"parameters",
+          {{"type", "object"},
+           {"properties", {{"at", {{"type", "string"}}}, {"far", {{"type", "array"}}}}}}}}}}};
   const Reply whole = post("/v1/chat/completions", chat_body({{"tools", tools}}));
   ASSERT_EQ(whole.status, 200) << whole.body;
   json choice = whole.json()["choices"][0];

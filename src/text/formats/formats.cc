@@ -172,6 +172,11 @@ bool begins_in_reasoning(const OutputFormat& format, std::string_view prompt, bo
   return strip(rest).empty() || strip(rest) == reasoning->prompt_name;
 }
 
+std::string_view reasoning_end(const OutputFormat& format) {
+  const ReasoningFormat* reasoning = reasoning_of(format);
+  return reasoning ? std::string_view(reasoning->syntax.close) : std::string_view();
+}
+
 std::unique_ptr<OutputParser> make_output_parser(const OutputFormat& format,
                                                  const nlohmann::ordered_json& tools,
                                                  bool in_reasoning) {

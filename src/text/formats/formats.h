@@ -38,6 +38,9 @@ std::vector<std::string_view> format_markers(const OutputFormat& format);
 // where it `continues` an answer, has opened it and not closed it.
 bool begins_in_reasoning(const OutputFormat& format, std::string_view prompt, bool continues);
 
+// The text that ends reasoning; "" without.
+std::string_view reasoning_end(const OutputFormat& format);
+
 // `tools`: null or an array of OpenAI tools. Without any, nothing is taken for a call. Names that
 // are none of a format's are errors, as above.
 std::unique_ptr<OutputParser> make_output_parser(const OutputFormat& format,
