@@ -88,7 +88,7 @@ void completions(const Services& services, const HttpRequest& request,
                  const std::shared_ptr<Responder>& responder) {
   CompletionRequest parsed = parse_completion_request(request.body, services.defaults,
                                                       services.engine.capabilities().vocab_size);
-  Prompt prompt{services.tokenizer->encode(parsed.prompt, {}), "prompt", {}};
+  Prompt prompt{services.tokenizer->encode(parsed.prompt, {}), "prompt", {}, {}};
   auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"));
   start_generation(services, request, responder, std::move(prompt), std::move(parsed.generation),
                    std::move(format));
