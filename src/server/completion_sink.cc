@@ -131,6 +131,13 @@ class CompletionSink final : public Sink {
   TokenReports reports_;
 };
 
+std::shared_ptr<const text::Grammar> compile(const text::Tokenizer& tokenizer,
+                                             const GrammarField& wanted) try {
+  return text::Grammar::compile(tokenizer, wanted.source);
+} catch (const Error& error) {
+  fail_param(error.code(), wanted.field, "'{}': {}", wanted.field, error.message());
+}
+
 }  // namespace
 
 void start_generation(const Services& services, const HttpRequest& http,
@@ -145,7 +152,7 @@ void start_generation(const Services& services, const HttpRequest& http,
 
   Constraint constraint;
   if (fields.grammar)
-    constraint = {text::Grammar::compile(*services.tokenizer, *fields.grammar),
+    constraint = {compile(*services.tokenizer, *fields.grammar),
                   std::move(prompt.grammar_begins_after)};
   const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format),
                                                    fields.choices, fields.stream);

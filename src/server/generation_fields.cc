@@ -211,7 +211,10 @@ void read_template_options(const Fields& fields, const RequestDefaults& defaults
 GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
                                         int vocab_size) {
   refuse(fields, kRefusedEverywhere);
-  GenerationFields out{defaults.sampling, defaults.limits, {}, defaults.stop};
+  GenerationFields out;
+  out.sampling = defaults.sampling;
+  out.limits = defaults.limits;
+  out.stop = defaults.stop;
   read_sampling(fields, out.sampling);
   read_seed(fields, defaults, out.sampling.seed);
   read_logit_bias(fields, out.sampling.logit_bias, vocab_size);

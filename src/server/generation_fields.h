@@ -23,7 +23,7 @@ struct GenerationFields {
   CacheHints cache;
   std::vector<std::string> stop;
   int choices = 1;  // n
-  std::optional<text::GrammarSource> grammar;
+  std::optional<GrammarField> grammar;
   bool stream = false;
   bool include_usage = false;
 };

@@ -104,15 +104,13 @@ GrammarSource read_way(const Way& way, const Json& value, const std::string& nam
 
 }  // namespace
 
-std::optional<GrammarSource> read_grammar(const Fields& fields) {
-  std::optional<GrammarSource> found;
-  std::string by;
+std::optional<GrammarField> read_grammar(const Fields& fields) {
+  std::optional<GrammarField> found;
   const auto take = [&](GrammarSource source, std::string name) {
-    if (found && !(*found == source))
-      fail_param(ErrorCode::kInvalidArgument, name, "'{}' and '{}' ask for different things", by,
-                 name);
-    found = std::move(source);
-    by = std::move(name);
+    if (found && !(found->source == source))
+      fail_param(ErrorCode::kInvalidArgument, name, "'{}' and '{}' ask for different things",
+                 found->field, name);
+    found = GrammarField{std::move(source), std::move(name)};
   };
   const auto is_set = [](const Json* value) {
     return value != nullptr && !value->is_null() && *value != "" && *value != false;

@@ -3,14 +3,20 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "server/json_fields.h"
 #include "text/grammar.h"
 
 namespace mantou::server {
 
+struct GrammarField {
+  text::GrammarSource source;
+  std::string field;  // that asked for it
+};
+
 // What the request asks for; nothing: any text. Errors (kInvalidArgument, kUnsupported) name the
 // field; two fields that ask for different things are an error.
-std::optional<text::GrammarSource> read_grammar(const Fields& fields);
+std::optional<GrammarField> read_grammar(const Fields& fields);
 
 }  // namespace mantou::server

@@ -137,7 +137,8 @@ TEST_F(ServerTest, SeveralChoicesAreRowsOfTheirOwn) {
   std::vector<std::string> texts(3), finishes(3);
   for (const std::string& event : post("/v1/chat/completions", chat_body(streamed)).events()) {
     if (event == "[DONE]") continue;
-    for (const json& choice : json::parse(event)["choices"]) {
+    const json chunk = json::parse(event);
+    for (const json& choice : chunk["choices"]) {
       texts[choice["index"]] += choice["delta"].value("content", "");
       if (choice["finish_reason"].is_string()) finishes[choice["index"]] += choice["finish_reason"];
     }
@@ -151,7 +152,8 @@ json accumulated(const std::vector<std::string>& events, std::string& finish) {
   json message = {{"role", ""}, {"content", ""}, {"reasoning_content", ""}};
   for (const std::string& event : events) {
     if (event == "[DONE]") continue;
-    for (const json& choice : json::parse(event)["choices"]) {
+    const json chunk = json::parse(event);
+    for (const json& choice : chunk["choices"]) {
       const json& delta = choice["delta"];
       for (const char* key : {"role", "content", "reasoning_content"})
         message[key] = message[key].get<std::string>() + delta.value(key, "");
