@@ -49,13 +49,9 @@ runtime::KvScheme kv_scheme(const ModelOptions& options) {
 std::vector<StateSpec> state_specs(const models::Model& model, const Backend& backend,
                                    const ModelOptions& options, const std::filesystem::path& path) {
   const KvType type = plain_type(backend, options);
-  std::vector<StateSpec> specs =
-      options.exact == Exact::kNo ? model.state_specs(type) : model.mlx_lm_state_specs(type);
-  const runtime::KvScheme scheme = kv_scheme(options);
-  const auto config = scheme.kind == runtime::KvScheme::Kind::kConfig
-                          ? hub::read_kv_config(path, int(specs.size()))
-                          : std::nullopt;
-  specs = runtime::with_scheme(std::move(specs), scheme, config);
+  std::vector<StateSpec> specs = runtime::with_scheme(
+      options.exact == Exact::kNo ? model.state_specs(type) : model.mlx_lm_state_specs(type),
+      kv_scheme(options), path);
   for (size_t i = 0; options.exact == Exact::kYes && i < specs.size(); i++)
     if (specs[i].quant.bits > 0 && specs[i].window > 0)
       fail_param(ErrorCode::kUnsupported, "kv_quant",

@@ -62,8 +62,8 @@ void choose(const Given& given, const Choice& choice) {
   const std::string text = lower(given.text);
   for (size_t i = 0; i < choice.names.size(); ++i)
     if (text == choice.names[i]) return choice.set(choice.value, int(i));
-  const bool is_switch = choice.names.size() > 1 && choice.names[1] == "true";  // and more
-  if (const auto value = truth_of(text); value && is_switch)
+  // A switch that has other values than true and false.
+  if (const auto value = truth_of(text); value && given.flag.value.empty())
     return choice.set(choice.value, int{*value});
   refuse(given, fmt::format("is none of {}", fmt::join(choice.names, ", ")));
 }

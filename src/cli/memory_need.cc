@@ -60,17 +60,15 @@ uint64_t MemoryNeed::cache_bytes(int64_t tokens) const {
     // group) are whole numbers of them.
     const uint64_t plain = spec.type == KvType::kF32 ? 128 : 64;
     const uint64_t scale = typed_scales ? plain : 64;
-    const auto size = [&](int64_t count, uint64_t element) {
+    const uint64_t quantized =
+        uint64_t(4 * spec.quant.bits) + 2 * scale / uint64_t(spec.quant.group);
+    const auto size_of = [&](uint64_t element, int64_t count) {
       const int64_t held = spec.window > 0 ? std::min(count, spec.window) : count;
       return 2 * uint64_t(spec.kv_heads) * uint64_t(spec.head_dim) * element * uint64_t(held) / 32;
     };
-    if (spec.quant.bits == 0 || tokens <= spec.quant.start) {
-      bytes += size(tokens, plain);
-      continue;
-    }
-    const uint64_t quantized =
-        uint64_t(4 * spec.quant.bits) + 2 * scale / uint64_t(spec.quant.group);
-    bytes += std::max(size(spec.quant.start, plain), size(tokens, quantized));  // on its way there
+    bytes += spec.quant.most_bytes(
+        tokens, [&](int64_t count) { return size_of(plain, count); },
+        [&](int64_t count) { return size_of(quantized, count); });
   }
   return bytes;
 }

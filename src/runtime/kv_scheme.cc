@@ -50,4 +50,11 @@ std::vector<StateSpec> with_scheme(std::vector<StateSpec> specs, const KvScheme&
   return specs;
 }
 
+std::vector<StateSpec> with_scheme(std::vector<StateSpec> specs, const KvScheme& scheme,
+                                   const std::filesystem::path& path) {
+  std::optional<std::vector<hub::KvConfigEntry>> config;
+  if (scheme.kind == KvScheme::Kind::kConfig) config = hub::read_kv_config(path, int(specs.size()));
+  return with_scheme(std::move(specs), scheme, config);
+}
+
 }  // namespace mantou::runtime

@@ -2,6 +2,7 @@
 // functions.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,5 +32,9 @@ std::string name_of(const KvScheme& scheme);
 // size, kNotFound for kConfig without a configuration.
 std::vector<StateSpec> with_scheme(std::vector<StateSpec> specs, const KvScheme& scheme,
                                    const std::optional<std::vector<hub::KvConfigEntry>>& config);
+
+// With the kv_config.json of the model at `path`, which is read where the scheme asks for it.
+std::vector<StateSpec> with_scheme(std::vector<StateSpec> specs, const KvScheme& scheme,
+                                   const std::filesystem::path& path);
 
 }  // namespace mantou::runtime

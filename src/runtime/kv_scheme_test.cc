@@ -23,9 +23,11 @@ std::string refusal(const KvScheme& scheme,
 }
 
 TEST(KvScheme, UniformReachesEveryLayer) {
-  const auto specs = with_scheme(three_layers(), {KvScheme::Kind::kUniform, 4, 32, 7}, {});
+  const auto specs =
+      with_scheme(three_layers(), {KvScheme::Kind::kUniform, 4, 32, 7}, std::nullopt);
   for (const StateSpec& spec : specs) EXPECT_EQ(spec.quant, (KvQuant{4, 32, 7}));
-  for (const StateSpec& spec : with_scheme(three_layers(), {}, {})) EXPECT_EQ(spec.quant.bits, 0);
+  for (const StateSpec& spec : with_scheme(three_layers(), {}, std::nullopt))
+    EXPECT_EQ(spec.quant.bits, 0);
 }
 
 TEST(KvScheme, ConfigReachesTheLayersItNames) {

@@ -5,6 +5,7 @@
 // (begin_step … commit_step or abort_step) and are invisible until committed. Engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,14 @@ struct KvQuant {
   int64_t start = 0;  // a row is quantized as a whole when it holds so many tokens, then on append
 
   bool operator==(const KvQuant&) const = default;
+
+  // The most bytes that a row holds on its way to so many tokens, from what so many take plain and
+  // quantized: one that is quantized late was plain until then.
+  template <class Plain, class Quantized>
+  auto most_bytes(int64_t tokens, const Plain& plain, const Quantized& quantized) const {
+    if (bits == 0 || tokens <= start) return plain(tokens);
+    return std::max(plain(start), quantized(tokens));
+  }
 };
 
 // What a layer's state looks like; equality decides who may join, share or restore.

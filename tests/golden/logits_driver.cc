@@ -147,10 +147,9 @@ class Runner {
         artifact_(hub::ModelArtifact::open(hub::resolve_model(a_.model))),
         backend_(make_backend(a_.mlx, a_.cpu)),
         model_(models::load_model(*artifact_, *backend_)) {
-    std::vector<StateSpec> specs =
-        a_.mlx ? model_->mlx_lm_state_specs(*backend_->own_kv_type()) : model_->state_specs(a_.kv);
-    const auto config = hub::read_kv_config(artifact_->path(), int(specs.size()));
-    specs_ = runtime::with_scheme(std::move(specs), a_.scheme, config);
+    specs_ = runtime::with_scheme(
+        a_.mlx ? model_->mlx_lm_state_specs(*backend_->own_kv_type()) : model_->state_specs(a_.kv),
+        a_.scheme, artifact_->path());
   }
 
   size_t columns() const { return a_.argmax ? 1 : size_t(model_->info().vocab); }

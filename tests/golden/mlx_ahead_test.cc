@@ -24,7 +24,7 @@ class MlxAhead : public testing::Test {
     auto model = models::load_model(*artifact, *backend);
     runtime::ExecutorOptions options;
     options.context = 512;
-    options.states = runtime::with_scheme(model->state_specs(KvType::kF32), scheme, {});
+    options.states = runtime::with_scheme(model->state_specs(KvType::kF32), scheme, std::nullopt);
     options.end_ids = {2};
     return runtime::make_model_executor(std::move(backend), std::move(model), options);
   }

@@ -50,15 +50,16 @@ size_t KvRows::bytes(int row) const {
 }
 
 size_t KvRows::projected_bytes(int64_t tokens) const {
-  const auto size = [&](int64_t count, const KvBlockLayout& layout) {
+  const auto size_in = [&](const KvBlockLayout& layout, int64_t count) {
     int64_t blocks = blocks_up_to(count);
     // window − 1 tokens that begin at the last cell of a block touch most blocks; the next token's
     // block exists in any case.
     if (spec_.window > 0) blocks = std::min(blocks, (spec_.window + 61) / kBlockTokens + 1);
     return size_t(blocks) * layout.block_bytes;
   };
-  if (spec_.quant.bits == 0 || tokens <= spec_.quant.start) return size(tokens, layout_);
-  return std::max(size(spec_.quant.start, layout_), size(tokens, quantized_layout_));
+  return spec_.quant.most_bytes(
+      tokens, [&](int64_t count) { return size_in(layout_, count); },
+      [&](int64_t count) { return size_in(quantized_layout_, count); });
 }
 
 int64_t KvRows::append_limit(int row) const {

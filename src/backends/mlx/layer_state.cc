@@ -47,13 +47,14 @@ class PackedState final : public MlxLayerState {
   }
   size_t projected_bytes(int64_t tokens) const override {
     const double plain = spec_.type == KvType::kF32 ? 32 : 16;  // of scales and biases too
-    const auto size = [&](int64_t count, double bits) {
+    const auto size_of = [&](double bits, int64_t count) {
       const double elements = 2.0 * spec_.kv_heads * spec_.head_dim;
       return size_t(double(Kind::columns(spec_, count)) * elements * bits / 8);
     };
-    if (spec_.quant.bits == 0 || tokens <= spec_.quant.start) return size(tokens, plain);
-    return std::max(size(spec_.quant.start, plain),
-                    size(tokens, spec_.quant.bits + 2 * plain / spec_.quant.group));
+    const double quantized = spec_.quant.bits + 2 * plain / spec_.quant.group;
+    return spec_.quant.most_bytes(
+        tokens, [&](int64_t count) { return size_of(plain, count); },
+        [&](int64_t count) { return size_of(quantized, count); });
   }
   int64_t append_limit(int row) const override {
     const bool waits = spec_.quant.bits > 0 && packs_.pack_of(row).codec.plain();
