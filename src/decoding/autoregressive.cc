@@ -130,10 +130,50 @@ void sample_rows(RowBatch& rows, const StepPlan& plan, const Batch& batch,
   for (size_t i = 0; i < scores.size(); i++) {
     RowResult& result = results.rows[batch.sampled[i]];
     Row& row = rows[rows.index_of(plan.work[batch.sampled[i]].id)];
+    if (result.error) continue;  // of its prompt's scores
     try {
       found(row, row.generated, row.tokens.size(), choose(row, scores[i]), end_ids, result);
     } catch (const Error& error) {
       failed(error, result);
+    }
+  }
+}
+
+// Logits of so many prompt tokens exist at once.
+constexpr size_t kScoredTogether = 16;
+
+// For rows whose prompt is to be scored: what each token forwarded says of the one behind it.
+void score_prompts(Backend& backend, const Tensor& hidden, const Head& head, RowBatch& rows,
+                   const StepPlan& plan, const Batch& batch, StepResults& results) {
+  struct Target {
+    size_t work;
+    TokenId id;
+  };
+  std::vector<HeadRequest> requests;
+  std::vector<Target> targets;
+  for (size_t w = 0; w < plan.work.size(); w++) {
+    const StepRow& part = batch.layout.rows[w];
+    const Row& row = rows[size_t(part.state_row)];
+    if (!row.request.scores) continue;
+    const std::vector<TokenId>& prompt = row.request.prompt;
+    for (int i = 0; i < part.count && part.position + i + 1 < int64_t(prompt.size()); i++) {
+      requests.push_back({part.first + i, HeadRequest::Want::kLogits});
+      targets.push_back({w, prompt[size_t(part.position + i + 1)]});
+    }
+  }
+  for (size_t first = 0; first < requests.size(); first += kScoredTogether) {
+    const size_t count = std::min(kScoredTogether, requests.size() - first);
+    const auto scores = backend.head(hidden, head, std::span(requests).subspan(first, count));
+    for (size_t i = 0; i < count; i++) {
+      const auto& [w, id] = targets[first + i];
+      Row& row = rows[size_t(batch.layout.rows[w].state_row)];
+      RowResult& result = results.rows[w];
+      if (result.error) continue;
+      try {
+        result.scores.push_back(row.sampler.score(scores[i].logits, id, row.request.scores->top));
+      } catch (const Error& error) {
+        failed(error, result);
+      }
     }
   }
 }
@@ -181,6 +221,7 @@ StartedStep start_step(Backend& backend, const models::Model& model, RowBatch& r
     const BackendStep step(backend, batch.layout);
     try {
       const Tensor hidden = model.forward(backend, batch.tokens, rows.states(), plan.stop);
+      score_prompts(backend, hidden, model.head(), rows, plan, batch, results);
       begin_tokens(backend, hidden, model.head(), rows, plan, batch, end_ids, started);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCancelled) throw;
@@ -200,6 +241,7 @@ StepResults finish_step(RowBatch& rows, std::span<const TokenId> end_ids, Starte
     const StartedStep::Awaited& awaited = started.awaited[i];
     RowResult& result = started.results.rows[awaited.work];
     Row& row = rows[rows.index_of(result.id)];
+    if (result.error) continue;  // of its prompt's scores
     try {
       const TokenId id = row.tokens[awaited.at] = checked(tokens[i], awaited.at);
       found(row, awaited.generated, awaited.at, {id, 0, {}}, end_ids, result);

@@ -122,11 +122,13 @@ RowResult FakeExecutor::run(const Work& work) {
   const int64_t left = int64_t(row.request.prompt.size()) - row.stored;
   const bool prefill = left > 0;
   if (work.tokens < 1 || work.tokens > (prefill ? left : 1)) violation("wrong number of tokens");
-  if ((work.output == Output::kSample) != (!prefill || work.tokens == left))
+  const bool writes = row.max_tokens > 0;
+  if ((work.output == Output::kSample) != (writes && (!prefill || work.tokens == left)))
     violation("sampling away from the end of the row");
   if (script_.checks_quantized_start && row.stored < script_.quantized_start &&
       row.stored + work.tokens > script_.quantized_start)
     violation("a step across the start of quantization");
+  if (row.request.scores) score(row, work.tokens, result);
   if (prefill) row.stored += work.tokens;
   if (work.output == Output::kNone) return result;
 
@@ -144,6 +146,13 @@ RowResult FakeExecutor::run(const Work& work) {
     result.finished = FinishReason::kLength;
   }
   return result;
+}
+
+// Each token of the prompt has its own id as log-probability.
+void FakeExecutor::score(const Row& row, int tokens, RowResult& result) {
+  const std::vector<TokenId>& prompt = row.request.prompt;
+  for (int64_t i = row.stored + 1; i <= row.stored + tokens && i < int64_t(prompt.size()); i++)
+    result.scores.push_back({prompt[size_t(i)], -float(prompt[size_t(i)]), {}});
 }
 
 bool FakeExecutor::sleep_through_layers(const StopFlag* stop) const {

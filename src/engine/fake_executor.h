@@ -93,6 +93,7 @@ class FakeExecutor final : public Executor {
 
   Ticket start(const StepPlan& plan);
   RowResult run(const Work& work);
+  static void score(const Row& row, int tokens, RowResult& result);
   bool sleep_through_layers(const StopFlag* stop) const;  // false: stopped
   void note(FakeEvent event);
   void violation(std::string what);

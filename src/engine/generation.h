@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -47,8 +48,9 @@ enum class Flow {
   kStop,   // the answer is complete (the outcome is kStop)
 };
 
-// Receives what a request generates. Calls come in the order on_admitted, (on_progress)*,
-// (on_token)*, on_done; on_done comes exactly once, also without the others. None may block.
+// Receives what a request generates. Calls come in the order on_admitted, (on_progress |
+// on_scores)*, (on_token)*, on_done; on_done comes exactly once, also without the others. None may
+// block.
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -56,6 +58,8 @@ class Sink {
   virtual bool on_admitted(const Admission& admission) = 0;
   // Prompt tokens whose state exists, after each chunk of the prompt.
   virtual void on_progress(int64_t done, int64_t total) = 0;
+  // Of the prompt's next tokens, for a request with scores.
+  virtual void on_scores(std::span<const GeneratedToken> /*scores*/) {}
   // A committed token that belongs to the answer: end ids and stop ids do not arrive here.
   // `sequence` counts from 0 without gaps. After kPause one more token may come, which was on its
   // way.

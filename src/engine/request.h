@@ -56,7 +56,8 @@ inline void set_repeat_last_n(SamplingParams& params, int window) {
 }
 
 struct Limits {
-  int max_tokens = -1;                  // -1: as many as the context holds
+  // -1: as many as the context holds; 0: the prompt is read, nothing is written.
+  int max_tokens = -1;
   int min_tokens = 0;                   // end ids are masked until so many tokens were generated
   bool ignore_eos = false;              // end ids are ordinary tokens
   std::vector<TokenId> stop_token_ids;  // end the row like an end id; not part of the text
@@ -74,6 +75,12 @@ struct Constraint {
   std::vector<TokenId> begins_after;
 };
 
+// What the model would have said at each place of the prompt: the log-probabilities of its tokens
+// from the second one on.
+struct PromptScores {
+  int top = 0;  // and of so many most probable tokens, 0 … kMaxTopLogprobs
+};
+
 struct Request {
   RequestId id = 0;
   std::vector<TokenId> prompt;  // at least one token
@@ -81,6 +88,7 @@ struct Request {
   SamplingParams sampling;
   CacheHints cache;
   Constraint constraint = {};
+  std::optional<PromptScores> scores = {};
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
@@ -90,7 +98,7 @@ struct TokenLogprob {
   float logprob;
 };
 
-// One committed token with what was asked about it.
+// A committed token, or one of a prompt with scores, with what was asked about it.
 struct GeneratedToken {
   TokenId id = 0;
   float logprob = 0;              // when logprobs were asked for

@@ -11,8 +11,8 @@ void blend(double& mean, double value) { mean = mean > 0 ? (mean + value) / 2 : 
 
 }  // namespace
 
-void Scheduler::add(RequestId id, int64_t prompt, int64_t stored) {
-  rows_.push_back({id, prompt - stored});
+void Scheduler::add(RequestId id, int64_t prompt, int64_t stored, bool writes) {
+  rows_.push_back({id, prompt - stored, writes});
 }
 
 void Scheduler::remove(RequestId id) {
@@ -77,6 +77,11 @@ int64_t Scheduler::chunk_of(const Row& row, int64_t tokens, const AppendLimit& l
   return options_.respects_limits ? std::min(tokens, limit(row.id)) : tokens;
 }
 
+Work Scheduler::chunk(const Row& row, int64_t tokens) {
+  const bool samples = row.writes && tokens == row.left;
+  return {row.id, int(tokens), samples ? Output::kSample : Output::kNone};
+}
+
 void Scheduler::add_chunks(StepPlan& plan, const std::vector<const Row*>& reading, int64_t budget,
                            const AppendLimit& limit) const {
   const auto shortest = std::min_element(
@@ -93,9 +98,7 @@ void Scheduler::add_chunks(StepPlan& plan, const std::vector<const Row*>& readin
   if (budget > 0) give(favoured, budget);
   for (size_t i = 0; i < reading.size() && budget > 0; i++) give(i, budget);
   for (size_t i = 0; i < reading.size(); i++)
-    if (tokens[i] > 0)
-      plan.work.push_back({reading[i]->id, int(tokens[i]),
-                           tokens[i] == reading[i]->left ? Output::kSample : Output::kNone});
+    if (tokens[i] > 0) plan.work.push_back(chunk(*reading[i], tokens[i]));
 }
 
 // Rows at their last token go first and by themselves; else all go as far as the one that stops
@@ -109,9 +112,7 @@ void Scheduler::add_uniform(StepPlan& plan, const std::vector<const Row*>& readi
   if (!last)
     for (const Row* row : reading) tokens = std::min(tokens, chunk_of(*row, share, limit));
   for (const Row* row : reading)
-    if (!last || row->left == 1)
-      plan.work.push_back(
-          {row->id, int(tokens), tokens == row->left ? Output::kSample : Output::kNone});
+    if (!last || row->left == 1) plan.work.push_back(chunk(*row, tokens));
 }
 
 }  // namespace mantou

@@ -44,8 +44,9 @@ class Scheduler {
 
   explicit Scheduler(const SchedulerOptions& options) : options_(options) {}
 
-  // A row of which `stored` < `prompt` tokens exist. Rows keep the order in which they came.
-  void add(RequestId id, int64_t prompt, int64_t stored);
+  // A row of which `stored` < `prompt` tokens exist. Rows keep the order in which they came. One
+  // that does not write is to be removed when its prompt is read.
+  void add(RequestId id, int64_t prompt, int64_t stored, bool writes = true);
   void remove(RequestId id);
   // A row that is held is in no plan; its reader is behind.
   void hold(RequestId id, bool held);
@@ -60,12 +61,14 @@ class Scheduler {
   struct Row {
     RequestId id;
     int64_t left;  // prompt tokens to read; 0: it writes
+    bool writes = true;
     bool held = false;
   };
 
   Row* find(RequestId id);  // null: none such
   int64_t budget_beside(size_t writing) const;
   int64_t chunk_of(const Row& row, int64_t tokens, const AppendLimit& limit) const;
+  static Work chunk(const Row& row, int64_t tokens);
   void add_chunks(StepPlan& plan, const std::vector<const Row*>& reading, int64_t budget,
                   const AppendLimit& limit) const;
   void add_uniform(StepPlan& plan, const std::vector<const Row*>& reading, int64_t budget,

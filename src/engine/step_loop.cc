@@ -150,7 +150,7 @@ bool StepLoop::admit(std::shared_ptr<Generation> generation) {
   if (live.stored < 0 || live.stored >= prompt)
     fail(ErrorCode::kInternal, "{} of {} prompt tokens were reported as cached", live.stored,
          prompt);
-  scheduler_.add(request.id, prompt, live.stored);
+  scheduler_.add(request.id, prompt, live.stored, /*writes=*/max_tokens > 0);
   if (is_logged(LogLevel::kDebug))
     log_debug("admitted", {{"request", request.id},
                            {"prompt", prompt},
@@ -159,8 +159,6 @@ bool StepLoop::admit(std::shared_ptr<Generation> generation) {
                            {"bytes", live.reserved.bytes()}});
   if (!generation->sink_->on_admitted(admission))
     finish(live, FinishReason::kCancelled, {}, CancelReason::kConsumerClosed);
-  else if (max_tokens <= 0)
-    finish(live, FinishReason::kLength);
   return true;
 }
 
@@ -252,6 +250,9 @@ void StepLoop::deliver(Row& row, const Work& work, const RowResult& result) {
   if (row.stored < row.outcome.prompt_tokens) {
     row.stored += work.tokens;
     sink.on_progress(row.stored, row.outcome.prompt_tokens);
+    if (!result.scores.empty()) sink.on_scores(result.scores);
+    if (row.max_tokens == 0 && row.stored == row.outcome.prompt_tokens)
+      return finish(row, FinishReason::kLength);
   }
   if (!result.token) return;
   if (!row.first_token) row.first_token = now_();

@@ -55,7 +55,7 @@ class ModelExecutor final : public Executor {
   }
 
   bool is_worth_waiting(const Request& request) const override {
-    if (!request.cache.reuse) return false;
+    if (!may_reuse(request)) return false;
     int64_t known = cache_.longest(request.prompt), coming = 0;
     for (size_t i = 0; i < rows_.size(); i++) {
       const Row& row = rows_[i];
@@ -72,8 +72,8 @@ class ModelExecutor final : public Executor {
         request,
         Sampler(request.sampling, request.limits, capabilities_.end_ids, capabilities_.vocab_size),
         request.prompt, 0, 0, max_tokens,
-        decoding::RowGrammar(request.constraint, capabilities_.vocab_size)});
-    PrefixCache::Hit hit = request.cache.reuse ? longest_state(request.prompt) : PrefixCache::Hit{};
+        decoding::RowGrammar(request.constraint, capabilities_.vocab_size, masks_)});
+    PrefixCache::Hit hit = may_reuse(request) ? longest_state(request.prompt) : PrefixCache::Hit{};
     row->stored = hit.tokens;
     rows_.add(std::move(row), std::move(hit.states));
     return {hit.tokens, max_tokens};
@@ -131,6 +131,9 @@ class ModelExecutor final : public Executor {
     return last_ticket_;
   }
 
+  // Tokens that are to be scored must be forwarded.
+  static bool may_reuse(const Request& request) { return request.cache.reuse && !request.scores; }
+
   void check(const Request& request) const {
     if (rows_.contains(request.id))
       fail(ErrorCode::kInternal, "request {} was admitted twice", request.id);
@@ -142,6 +145,9 @@ class ModelExecutor final : public Executor {
       if (id < 0 || id >= capabilities_.vocab_size)
         fail_param(ErrorCode::kInvalidArgument, "prompt",
                    "token id {} is outside the vocabulary of {}", id, capabilities_.vocab_size);
+    if (request.scores && (request.scores->top < 0 || request.scores->top > kMaxTopLogprobs))
+      fail_param(ErrorCode::kInvalidArgument, "logprobs", "'logprobs' must be 0 to {}, not {}",
+                 kMaxTopLogprobs, request.scores->top);
   }
 
   // Of what is kept and of the rows that live.
@@ -164,6 +170,7 @@ class ModelExecutor final : public Executor {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<models::Model> model_;
   Capabilities capabilities_;
+  decoding::MaskWorker masks_;
   RowBatch rows_;
   PrefixCache cache_;
   std::deque<Started> started_;  // and not collected

@@ -11,24 +11,24 @@ namespace mantou::server {
 using Kind = text::OutputEvent::Kind;
 
 AnswerSet::AnswerSet(std::string request_id, std::shared_ptr<Responder> responder,
-                     std::unique_ptr<ReplyFormat> format, int choices, bool stream)
+                     std::unique_ptr<ReplyFormat> format, const Shape& shape)
     : request_id_(std::move(request_id)),
       responder_(std::move(responder)),
       format_(std::move(format)),
-      stream_(stream),
-      choices_(size_t(choices)),
-      left_(choices) {
-  for (int i = 0; i < choices; i++) choices_[size_t(i)].index = i;
+      shape_(shape),
+      choices_(size_t(shape.prompts) * size_t(shape.choices)),
+      left_(int(choices_.size())) {
+  for (size_t i = 0; i < choices_.size(); i++) choices_[i].index = int(i);
 }
 
 bool AnswerSet::begin() {
-  if (std::exchange(begun_, true) || !stream_) return true;
+  if (std::exchange(begun_, true) || !shape_.stream) return true;
   return responder_->begin_stream(kEventStream) &&
          responder_->write(format_->first_events(int(choices_.size())));
 }
 
 bool AnswerSet::progress(int64_t done, int64_t total) {
-  if (!stream_ || done >= total) return true;
+  if (!shape_.stream || done >= total) return true;
   return responder_->write(sse_comment(fmt::format("keepalive {}/{}", done, total)));
 }
 
@@ -38,7 +38,7 @@ bool AnswerSet::add(int index, std::span<const text::OutputEvent> events,
   if (events.empty() && tokens.empty()) return true;
   ChoiceState& choice = choices_[size_t(index)];
   take(choice, events);
-  if (stream_) return responder_->write(format_->delta_events(choice, events, tokens));
+  if (shape_.stream) return responder_->write(format_->delta_events(choice, events, tokens));
   std::move(tokens.begin(), tokens.end(), std::back_inserter(choice.tokens));
   return true;
 }
@@ -73,19 +73,30 @@ void AnswerSet::end(int index, bool by_length, const Outcome& outcome) {
   const bool called = std::any_of(choice.calls.begin(), choice.calls.end(),
                                   [](const auto& call) { return call.complete; });
   choice.finish = by_length ? "length" : called ? "tool_calls" : "stop";
-  if (!sum_) {
-    sum_ = outcome;
-  } else {
-    sum_->completion_tokens += outcome.completion_tokens;
-    sum_->timings.prefill = std::max(sum_->timings.prefill, outcome.timings.prefill);
-    sum_->timings.decode = std::max(sum_->timings.decode, outcome.timings.decode);
-  }
-  if (stream_) responder_->write(format_->choice_end_events(choice, left_ == 0 ? &*sum_ : nullptr));
+  sum_up(index, outcome);
+  if (shape_.stream)
+    responder_->write(format_->choice_end_events(choice, left_ == 0 ? &*sum_ : nullptr));
   if (left_ == 0) close();
 }
 
+// A prompt counts once, however many choices continue it.
+void AnswerSet::sum_up(int index, const Outcome& outcome) {
+  if (!sum_) {
+    sum_ = outcome;
+    sum_->prompt_tokens = sum_->cached_tokens = 0;
+  } else {
+    sum_->completion_tokens += outcome.completion_tokens;
+    sum_->timings.queue = std::max(sum_->timings.queue, outcome.timings.queue);
+    sum_->timings.prefill = std::max(sum_->timings.prefill, outcome.timings.prefill);
+    sum_->timings.decode = std::max(sum_->timings.decode, outcome.timings.decode);
+  }
+  if (index % shape_.choices != 0) return;
+  sum_->prompt_tokens += outcome.prompt_tokens;
+  sum_->cached_tokens += outcome.cached_tokens;
+}
+
 void AnswerSet::close() {
-  if (!stream_) return responder_->send({200, format_->reply(choices_, *sum_)});
+  if (!shape_.stream) return responder_->send({200, format_->reply(choices_, *sum_)});
   responder_->write(format_->last_events(choices_, *sum_));
   responder_->finish();
 }

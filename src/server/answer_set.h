@@ -16,10 +16,15 @@ namespace mantou::server {
 
 class AnswerSet {
  public:
+  // `choices` of each prompt: choice i belongs to prompt i / choices.
+  struct Shape {
+    int prompts = 1, choices = 1;
+    bool stream = false;
+  };
   AnswerSet(std::string request_id, std::shared_ptr<Responder> responder,
-            std::unique_ptr<ReplyFormat> format, int choices, bool stream);
+            std::unique_ptr<ReplyFormat> format, const Shape& shape);
 
-  bool streams() const { return stream_; }
+  bool streams() const { return shape_.stream; }
 
   // Of each of them false: nobody listens any more.
   bool begin();  // the first choice was admitted
@@ -32,13 +37,14 @@ class AnswerSet {
 
  private:
   void take(ChoiceState& choice, std::span<const text::OutputEvent> events);
+  void sum_up(int index, const Outcome& outcome);
   void close();
   void fail_with(const Error& error);
 
   const std::string request_id_;
   const std::shared_ptr<Responder> responder_;
   const std::unique_ptr<ReplyFormat> format_;
-  const bool stream_;
+  const Shape shape_;
   std::vector<ChoiceState> choices_;
   int left_;
   bool begun_ = false, failed_ = false;

@@ -75,7 +75,8 @@ HttpResponse error_response(int status, const std::string& message) {
   return {status, to_text(envelope(message, type, "", ""))};
 }
 
-HttpResponse context_length_error(const char* param, int64_t prompt_tokens, int64_t context) {
+HttpResponse context_length_error(const std::string& param, int64_t prompt_tokens,
+                                  int64_t context) {
   Json json = envelope(
       fmt::format("The prompt has {} tokens, but the context holds {} (prompt and answer "
                   "together). Shorten the prompt, or start the server with a larger context.",

@@ -15,7 +15,7 @@ HttpResponse error_response(const Error& error);
 // For what the transport or the router refuses.
 HttpResponse error_response(int status, const std::string& message);
 // The prompt alone fills the context: says both numbers, also as n_prompt_tokens and n_ctx.
-HttpResponse context_length_error(const char* param, int64_t prompt_tokens, int64_t context);
+HttpResponse context_length_error(const std::string& param, int64_t prompt_tokens, int64_t context);
 // No room for the request's state: trying again unchanged would not help.
 HttpResponse admission_error(const Error& error);
 

@@ -1,5 +1,6 @@
 #include "server/completion_sink.h"
 
+#include <algorithm>
 #include <ctime>
 #include <deque>
 #include <string>
@@ -52,17 +53,25 @@ class TokenReports {
 class CompletionSink final : public Sink {
  public:
   CompletionSink(const Services& services, std::shared_ptr<AnswerSet> answers, int choice,
-                 std::string request_id, std::unique_ptr<text::OutputParser> parser,
-                 const GenerationFields& fields)
+                 std::string request_id, const Prompt& prompt, const GenerationFields& fields)
       : answers_(std::move(answers)),
         choice_(choice),
         request_id_(std::move(request_id)),
-        parser_(std::move(parser)),
+        parser_(prompt.make_parser ? prompt.make_parser() : nullptr),
         tokenizer_(services.tokenizer),
         text_(services.tokenizer, fields.stop, shown_tokens(services, parser_ != nullptr)),
-        logprobs_(fields.sampling.logprobs) {}
+        logprobs_(fields.sampling.logprobs),
+        one_call_(fields.one_call),
+        echo_(fields.echo ? prompt.text : ""),
+        first_(prompt.ids[0]) {}
 
-  bool on_admitted(const Admission&) override { return answers_->begin(); }
+  bool on_admitted(const Admission&) override { return answers_->begin() && echo(); }
+
+  void on_scores(std::span<const GeneratedToken> scores) override {
+    std::vector<ReportedToken> tokens;
+    for (const GeneratedToken& score : scores) tokens.push_back(report(*tokenizer_, score));
+    answers_->add(choice_, {}, std::move(tokens));
+  }
 
   void on_progress(int64_t done, int64_t total) override { answers_->progress(done, total); }
 
@@ -102,7 +111,29 @@ class CompletionSink final : public Sink {
       parser_->push(text, events);
       if (last) parser_->finish(events);
     }
-    return answers_->add(choice_, events, std::move(tokens));
+    const bool called = one_call_ && cut_behind_call(events);
+    return answers_->add(choice_, events, std::move(tokens)) && !called;
+  }
+
+  // What follows the first call is not wanted.
+  static bool cut_behind_call(std::vector<text::OutputEvent>& events) {
+    const auto end = std::find_if(events.begin(), events.end(), [](const auto& event) {
+      return event.kind == text::OutputEvent::Kind::kCallEnd;
+    });
+    if (end == events.end()) return false;
+    events.erase(end + 1, events.end());
+    return true;
+  }
+
+  bool echo() {
+    if (echo_.empty()) return true;
+    const text::OutputEvent event{text::OutputEvent::Kind::kContent, -1, echo_};
+    std::vector<ReportedToken> tokens;
+    if (logprobs_) {
+      tokens.push_back(report(*tokenizer_, {first_, 0, {}}));
+      tokens.back().chosen.logprob.reset();
+    }
+    return answers_->add(choice_, {&event, 1}, std::move(tokens));
   }
 
   void log(const Outcome& outcome) const {
@@ -127,7 +158,9 @@ class CompletionSink final : public Sink {
   const std::unique_ptr<text::OutputParser> parser_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::TextStream text_;
-  const bool logprobs_;
+  const bool logprobs_, one_call_;
+  const std::string echo_;  // the prompt
+  const TokenId first_;     // of it
   TokenReports reports_;
 };
 
@@ -141,29 +174,36 @@ std::shared_ptr<const text::Grammar> compile(const text::Tokenizer& tokenizer,
 }  // namespace
 
 void start_generation(const Services& services, const HttpRequest& http,
-                      const std::shared_ptr<Responder>& responder, Prompt prompt,
+                      const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
                       GenerationFields fields, std::unique_ptr<ReplyFormat> format) {
-  const Capabilities& can = services.engine.capabilities();
-  if (prompt.ids.empty())
-    fail_param(ErrorCode::kInvalidArgument, prompt.field, "'{}' holds no token", prompt.field);
-  if (int64_t(prompt.ids.size()) >= can.context)
-    return responder->send(
-        context_length_error(prompt.field, int64_t(prompt.ids.size()), can.context));
-
-  Constraint constraint;
-  if (fields.grammar)
-    constraint = {compile(*services.tokenizer, *fields.grammar),
-                  std::move(prompt.grammar_begins_after)};
-  const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format),
-                                                   fields.choices, fields.stream);
+  // An answer of no tokens leaves the whole context to the prompt.
+  const int64_t context =
+      services.engine.capabilities().context + (fields.limits.max_tokens == 0 ? 1 : 0);
+  for (const Prompt& prompt : prompts) {
+    if (prompt.ids.empty())
+      fail_param(ErrorCode::kInvalidArgument, prompt.field, "'{}' holds no token", prompt.field);
+    if (int64_t(prompt.ids.size()) >= context)
+      return responder->send(context_length_error(prompt.field, int64_t(prompt.ids.size()),
+                                                  services.engine.capabilities().context));
+  }
+  const auto grammar = fields.grammar ? compile(*services.tokenizer, *fields.grammar) : nullptr;
+  const AnswerSet::Shape shape{int(prompts.size()), fields.choices, fields.stream};
+  const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format), shape);
   std::vector<std::unique_ptr<Sink>> sinks;
   std::vector<Request> requests;
-  for (int i = 0; i < fields.choices; i++) {
-    sinks.push_back(std::make_unique<CompletionSink>(
-        services, answers, i, http.id, prompt.make_parser ? prompt.make_parser() : nullptr,
-        fields));
-    requests.push_back({0, prompt.ids, fields.limits, fields.sampling, fields.cache, constraint});
-    requests.back().sampling.seed += uint64_t(i);
+  for (const Prompt& prompt : prompts) {
+    for (int i = 0; i < fields.choices; i++) {
+      sinks.push_back(std::make_unique<CompletionSink>(services, answers, int(sinks.size()),
+                                                       http.id, prompt, fields));
+      requests.push_back({0,
+                          prompt.ids,
+                          fields.limits,
+                          fields.sampling,
+                          fields.cache,
+                          {grammar, prompt.grammar_begins_after},
+                          fields.scores});
+      requests.back().sampling.seed += uint64_t(i);
+    }
   }
   std::vector<std::weak_ptr<Generation>> generations;
   for (auto& generation : services.engine.open(std::move(requests), std::move(sinks)))

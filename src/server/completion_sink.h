@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/generation_fields.h"
@@ -17,17 +18,19 @@ namespace mantou::server {
 
 struct Prompt {
   std::vector<TokenId> ids;
-  const char* field;  // its name in the request
+  std::string field;      // its name in the request
+  std::string text = {};  // to be echoed
   // How what is written is taken apart; empty: all of it is content.
-  std::function<std::unique_ptr<text::OutputParser>()> make_parser;
+  std::function<std::unique_ptr<text::OutputParser>()> make_parser = {};
   // Where the answer begins within reasoning: the tokens that end it.
-  std::vector<TokenId> grammar_begins_after;
+  std::vector<TokenId> grammar_begins_after = {};
 };
 
-// Answers at once when the prompt does not fit the context (its field is named); throws what
-// Engine::open throws. A client that leaves cancels its generations.
+// Answers each prompt fields.choices times. Answers at once when a prompt does not fit the context
+// (its field is named); throws what Engine::open throws. A client that leaves cancels its
+// generations.
 void start_generation(const Services& services, const HttpRequest& request,
-                      const std::shared_ptr<Responder>& responder, Prompt prompt,
+                      const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
                       GenerationFields fields, std::unique_ptr<ReplyFormat> format);
 
 // The head of an answer by the loaded model.

@@ -52,6 +52,9 @@ Json timings_json(const Outcome& outcome) {
           {"queue_ms", t.queue * 1e3}};
 }
 
-double finite_logprob(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
+Json finite_logprob(std::optional<float> logprob) {
+  if (!logprob) return nullptr;
+  return std::isfinite(*logprob) ? double(*logprob) : -9999.0;
+}
 
 }  // namespace mantou::server

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ struct ReportedToken {
   struct Choice {
     TokenId id = 0;
     std::string bytes;
-    float logprob = 0;
+    std::optional<float> logprob;  // nothing stands before the first token of a prompt
   };
   Choice chosen;
   std::vector<Choice> top;
@@ -76,7 +77,7 @@ class ReplyFormat {
 // Shared by the formats.
 std::string random_id(std::string_view prefix);  // prefix and 24 hex digits
 Json usage_json(const Outcome& outcome);
-Json timings_json(const Outcome& outcome);  // llama-server's object
-double finite_logprob(float logprob);       // JSON has no -infinity: -9999, as OpenAI does
+Json timings_json(const Outcome& outcome);          // llama-server's object
+Json finite_logprob(std::optional<float> logprob);  // JSON has no -infinity: -9999, as OpenAI does
 
 }  // namespace mantou::server

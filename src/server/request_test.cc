@@ -69,11 +69,9 @@ constexpr BadField kBadFields[] = {
     {R"("frequency_penalty": -2.1)", "frequency_penalty", "from -2 to 2"},
     {R"("seed": 1.5)", "seed", "an integer"},
     {R"("seed": "1")", "seed", "an integer"},
-    {R"("max_tokens": 0)", "max_tokens", "an integer of at least 1, not 0"},
     {R"("max_tokens": "10")", "max_tokens", R"(not "10")"},
-    {R"("max_completion_tokens": 0)", "max_completion_tokens", "of at least 1"},
-    {R"("max_tokens": -2)", "max_tokens", "of at least 1, not -2"},
-    {R"("n_predict": 0)", "n_predict", "of at least 1"},
+    {R"("max_completion_tokens": -3)", "max_completion_tokens", "of at least"},
+    {R"("max_tokens": -2)", "max_tokens", "of at least"},
     {R"("repeat_penalty": 11)", "repeat_penalty", "from 0 to 10"},
     {R"("repeat_last_n": -2)", "repeat_last_n", "of at least -1"},
     {R"("min_tokens": -1)", "min_tokens", "of at least 0"},
@@ -115,20 +113,38 @@ constexpr BadField kBadFields[] = {
     {R"("adapter": "mine")", "adapter", "not supported"},
     {R"("include_stop_str_in_output": true)", "include_stop_str_in_output", "not supported"},
     {R"("mirostat": 2)", "mirostat", "not supported"},
-    {R"("echo": true)", "echo", "not supported"},
 };
 
 constexpr BadField kBadChatFields[] = {
+    {R"("echo": true)", "echo", "not supported"},
+    {R"("max_tokens": 0)", "max_tokens", "an integer of at least 1, not 0"},
+    {R"("n_predict": 0)", "n_predict", "of at least 1"},
     {R"("logprobs": 1)", "logprobs", "true or false, not 1"},
-    {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from 0 to 20, not 21"},
-    {R"("logprobs": true, "top_logprobs": -1)", "top_logprobs", "from 0 to 20"},
+    {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from -1 to 20, not 21"},
     {R"("top_logprobs": 2)", "top_logprobs", "only allowed together"},
     {R"("functions": [{"name": "f"}])", "functions", "use tools"},
     {R"("tools": {"a": 1})", "tools", "an array of tools, not an object"},
     {R"("tools": [7])", "tools[0]", "an object, not 7"},
-    {R"("tool_choice": "required")", "tool_choice", R"("auto" or "none")"},
+    {R"("tool_choice": "required")", "tool_choice", "no 'tools'"},
     {R"("tool_choice": {"type": "function", "function": {"name": "f"}})", "tool_choice",
-     R"("auto" or "none")"},
+     "no 'tools'"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": "some")", "tool_choice",
+     R"(auto, none, required or an object that names tools, not "some")"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "x"})", "tool_choice.type",
+     "function or allowed_tools"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"function": {}})", "tool_choice",
+     "must be {"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"function": {"name": "f"}})",
+     "tool_choice.function.name", R"(names "f")"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "allowed_tools"})",
+     "tool_choice.allowed_tools", "required"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "allowed_tools",
+        "allowed_tools": {"mode": "some"}})",
+     "tool_choice.allowed_tools.mode", "auto or required"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "allowed_tools",
+        "allowed_tools": {"tools": [{"function": {"name": "f"}}]}})",
+     "tool_choice.allowed_tools.tools", R"(names "f")"},
+    {R"("parallel_tool_calls": 1)", "parallel_tool_calls", "true or false"},
     {R"("reasoning_effort": "max")", "reasoning_effort", "none, minimal, low"},
     {R"("chat_template_kwargs": [1])", "chat_template_kwargs", "an object"},
     {R"("continue_final_message": true, "add_generation_prompt": true)", "continue_final_message",
@@ -136,8 +152,11 @@ constexpr BadField kBadChatFields[] = {
 };
 
 constexpr BadField kBadCompletionFields[] = {
-    {R"("logprobs": true)", "logprobs", "an integer from 0 to 20, not true"},
+    {R"("logprobs": "yes")", "logprobs", R"(an integer from 0 to 20, not "yes")"},
     {R"("logprobs": 21)", "logprobs", "from 0 to 20"},
+    {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from -1 to 20"},
+    {R"("echo": 1)", "echo", "true or false"},
+    {R"("max_tokens": -2)", "max_tokens", "of at least 0, not -2"},
     {R"("suffix": "end")", "suffix", "not supported"},
     {R"("best_of": 2)", "best_of", "'best_of' must be 'n' (1)"},
 };
@@ -190,8 +209,17 @@ TEST(Request, MessagesAndPromptAreRequired) {
   };
   EXPECT_EQ(prompt("{}").param, "prompt");
   EXPECT_EQ(prompt(R"({"prompt": ""})").param, "prompt");
-  EXPECT_EQ(prompt(R"({"prompt": ["a"]})").param, "prompt");
-  EXPECT_EQ(prompt(R"({"prompt": [1, 2]})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": []})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": 7})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": ["a", ""]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": ["a", 7]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [[1], []]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [1, 1000]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [1, "a"]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [[1], [2, -1]]})").param, "prompt[1][1]");
+  std::string many = "[\"a\"";
+  for (int i = 0; i < 1024; i++) many += ",\"a\"";
+  EXPECT_THAT(prompt("{\"prompt\": " + many + "]}").message, HasSubstr("1024 at most"));
 }
 
 TEST(Request, SeedsAreFreshUnlessGiven) {

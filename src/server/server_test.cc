@@ -11,6 +11,7 @@
 
 #include "engine/fake_executor.h"
 #include "server/test_client.h"
+#include "text/grammar.h"
 
 namespace mantou::server {
 namespace {
@@ -367,12 +368,13 @@ TEST_F(ServerTest, LogprobsInBothForms) {
   const json whole = post("/v1/chat/completions", chat).json()["choices"][0]["logprobs"];
   ASSERT_EQ(whole["content"].size(), 4u);
   EXPECT_TRUE(whole["refusal"].is_null());
-  const json first = {{"token", "a"},
+  const json first = {{"id", 97},
+                      {"token", "a"},
                       {"logprob", -0.5},
                       {"bytes", {97}},
                       {"top_logprobs",
-                       {{{"token", "a"}, {"logprob", -0.5}, {"bytes", {97}}},
-                        {{"token", "z"}, {"logprob", -9999.0}, {"bytes", {122}}}}}};
+                       {{{"id", 97}, {"token", "a"}, {"logprob", -0.5}, {"bytes", {97}}},
+                        {{"id", 122}, {"token", "z"}, {"logprob", -9999.0}, {"bytes", {122}}}}}};
   EXPECT_EQ(whole["content"][0], first);
   EXPECT_EQ(whole["content"][1]["bytes"], json({0xc3}));
   EXPECT_EQ(whole["content"][1]["token"], "\xef\xbf\xbd");
@@ -400,6 +402,11 @@ TEST_F(ServerTest, LogprobsInBothForms) {
                   .json()["choices"][0]["logprobs"]["top_logprobs"]
                   .is_null());
 
+  // mlx-lm's form.
+  EXPECT_EQ(post("/v1/completions", completion_body({{"logprobs", true}, {"top_logprobs", 2}}))
+                .json()["choices"][0]["logprobs"]["content"],
+            whole["content"]);
+
   // What a stop text swallowed is not reported.
   json stopped = chat;
   stopped["stop"] =
@@ -407,6 +414,126 @@ TEST_F(ServerTest, LogprobsInBothForms) {
       "b";
   EXPECT_EQ(
       post("/v1/chat/completions", stopped).json()["choices"][0]["logprobs"]["content"].size(), 1u);
+}
+
+// The fake executor gives each token of a prompt minus its id as log-probability.
+TEST_F(ServerTest, PromptsAreScored) {
+  start();
+  const json wish = {{"prompt", {"abc", "de"}}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}};
+  const json body = post("/v1/completions", wish).json();
+  ASSERT_EQ(body["choices"].size(), 2u) << body;
+  const json& first = body["choices"][0];
+  EXPECT_EQ(first["text"], "abc");
+  EXPECT_EQ(first["finish_reason"], "length");
+  EXPECT_EQ(first["logprobs"]["tokens"], (json{"a", "b", "c"}));
+  EXPECT_EQ(first["logprobs"]["token_logprobs"], (json{nullptr, -98, -99}));
+  EXPECT_EQ(first["logprobs"]["text_offset"], (json{0, 1, 2}));
+  EXPECT_EQ(body["choices"][1]["text"], "de");
+  EXPECT_EQ(body["choices"][1]["logprobs"]["token_logprobs"], (json{nullptr, -101}));
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 5);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(last_admitted().limits.max_tokens, 0);
+
+  json streamed = wish;
+  streamed["stream"] = true;
+  std::vector<std::string> texts(2);
+  std::vector<json> values(2, json::array());
+  for (const std::string& event : post("/v1/completions", streamed).events()) {
+    if (event == "[DONE]") continue;
+    const json choice = json::parse(event)["choices"][0];
+    texts[choice["index"]] += choice["text"];
+    for (const json& value :
+         choice["logprobs"].is_null() ? json::array() : choice["logprobs"]["token_logprobs"])
+      values[choice["index"]].push_back(value);
+  }
+  EXPECT_THAT(texts, testing::ElementsAre("abc", "de"));
+  EXPECT_EQ(values[0], (json{nullptr, -98, -99}));
+  EXPECT_EQ(values[1], (json{nullptr, -101}));
+}
+
+TEST_F(ServerTest, PromptsComeAsTextsOrTokens) {
+  start();
+  const auto texts = [&](const json& prompt, const json& more = json::object()) {
+    json wish = {{"prompt", prompt}, {"echo", true}};
+    wish.update(more);
+    std::vector<std::string> found;
+    const json body = post("/v1/completions", wish).json();
+    for (const json& choice : body["choices"]) {
+      EXPECT_EQ(choice["index"], found.size());
+      found.push_back(choice["text"]);
+    }
+    return found;
+  };
+  EXPECT_THAT(texts("ab"), testing::ElementsAre("abHello, world"));
+  EXPECT_THAT(texts({97, 98}), testing::ElementsAre("abHello, world"));
+  EXPECT_THAT(texts({{97}, {98, 99}}), testing::ElementsAre("aHello, world", "bcHello, world"));
+  EXPECT_THAT(texts(json::array({"a", json::array({98})}), {{"n", 2}, {"echo", false}}),
+              testing::ElementsAre("Hello, world", "Hello, world", "Hello, world", "Hello, world"));
+  const Reply empty = post("/v1/completions", {{"prompt", {"a", ""}}});
+  EXPECT_EQ(empty.status, 400);
+  EXPECT_EQ(empty.json()["error"]["param"], "prompt[1]");
+}
+
+bool allows(const text::Grammar& grammar, std::string_view text) {
+  text::GrammarMatcher matcher(grammar);
+  for (const char c : text)
+    if (!matcher.commit(uint8_t(c))) return false;
+  return matcher.is_accepting();
+}
+
+TEST_F(ServerTest, AToolCallCanBeForced) {
+  output_format_ = {"hermes", "none"};
+  script_.token = answer(
+      "<tool_call>\n{\"name\": \"look\", \"arguments\": {\"at\": 3}}\n</tool_call>"
+      "\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>");
+  start();
+  const json tools = json::parse(R"([
+    {"type": "function", "function": {"name": "look", "parameters": {"type": "object",
+      "properties": {"at": {"type": "integer"}}, "required": ["at"],
+      "additionalProperties": false}}},
+    {"type": "function", "function": {"name": "now"}}])");
+  const std::string look =
+      "<tool_call>\n{\"name\": \"look\", \"arguments\": {\"at\": 3}}\n</tool_call>";
+  const std::string now = "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>";
+  const auto ask = [&](const json& more) {
+    json wish = {{"tools", tools}};
+    wish.update(more);
+    const json body = post("/v1/chat/completions", chat_body(wish)).json();
+    EXPECT_TRUE(body.contains("choices")) << body;
+    return body["choices"][0]["message"].value("tool_calls", json::array()).size();
+  };
+  EXPECT_EQ(ask({{"tool_choice", "required"}}), 2u);
+  std::shared_ptr<const text::Grammar> grammar = last_admitted().constraint.grammar;
+  ASSERT_TRUE(grammar);
+  EXPECT_TRUE(allows(*grammar, look));
+  EXPECT_TRUE(allows(*grammar, look + "\n" + now));
+  for (const std::string& text : {std::string("I look."), std::string(), look + "."})
+    EXPECT_FALSE(allows(*grammar, text)) << text;
+  std::string wrong = look;
+  wrong.replace(wrong.find('3'), 1, "\"x\"");
+  EXPECT_FALSE(allows(*grammar, wrong));
+
+  // One of them, and only one call.
+  EXPECT_EQ(ask({{"tool_choice", {{"type", "function"}, {"function", {{"name", "look"}}}}}}), 1u);
+  grammar = last_admitted().constraint.grammar;
+  EXPECT_TRUE(allows(*grammar, look));
+  EXPECT_FALSE(allows(*grammar, now));
+  EXPECT_FALSE(allows(*grammar, look + "\n" + look));
+  EXPECT_EQ(ask({{"parallel_tool_calls", false}}), 1u);
+  EXPECT_FALSE(last_admitted().constraint.grammar);
+
+  // A schema for the answer leaves calls possible.
+  const json schema = {{"type", "json_object"}};
+  ask({{"response_format", schema}});
+  grammar = last_admitted().constraint.grammar;
+  for (const std::string& text : {look, look + "\n" + now, std::string("{\"a\": [1]}")})
+    EXPECT_TRUE(allows(*grammar, text)) << text;
+  EXPECT_FALSE(allows(*grammar, "{\"a\": [1]}" + look));
+  const Reply both =
+      post("/v1/chat/completions",
+           chat_body({{"tools", tools}, {"tool_choice", "required"}, {"response_format", schema}}));
+  EXPECT_EQ(both.status, 400);
+  EXPECT_EQ(both.json()["error"]["param"], "tool_choice");
 }
 
 TEST_F(ServerTest, FieldsReachTheEngineOverTheDefaults) {

@@ -2,6 +2,7 @@
 //! or a Lark grammar. The work is llguidance's; here are its vocabulary, its bounds and the C entries.
 
 mod disjoint;
+mod embedded;
 mod schema;
 mod values;
 
@@ -124,11 +125,7 @@ fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Matcher>
     let grammar = match kind {
         Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema::prepare(source)?),
         Kind::Regex => TopLevelGrammar::from_regex(check_regex(source)?),
-        // Its schemas would not go through `schema`.
-        Kind::Lark if source.contains("%json") => {
-            return Err("%json is not supported within Lark".into());
-        }
-        Kind::Lark => TopLevelGrammar::from_lark(source.to_owned()),
+        Kind::Lark => TopLevelGrammar::from_lark(embedded::prepare(source)?),
     };
     let mut matcher = Matcher::new(factory.create_parser(grammar));
     match matcher.get_error() {

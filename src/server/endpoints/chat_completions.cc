@@ -1,6 +1,7 @@
 // POST /v1/chat/completions, OpenAI's shapes.
 #include <utility>
 
+#include "server/chat.h"
 #include "server/completion_sink.h"
 #include "server/endpoints/endpoints.h"
 #include "server/endpoints/openai_format.h"
@@ -8,14 +9,6 @@
 
 namespace mantou::server {
 namespace {
-
-Json logprob_json(const ReportedToken::Choice& choice) {
-  Json bytes = Json::array();
-  for (const char byte : choice.bytes) bytes.push_back(int(uint8_t(byte)));
-  return {{"token", choice.bytes},
-          {"logprob", finite_logprob(choice.logprob)},
-          {"bytes", std::move(bytes)}};
-}
 
 class ChatFormat final : public OpenAiFormat {
  public:
@@ -98,14 +91,7 @@ class ChatFormat final : public OpenAiFormat {
 
   Json logprobs(std::span<const ReportedToken> tokens) const {
     if (!head_.logprobs) return nullptr;
-    Json content = Json::array();
-    for (const ReportedToken& token : tokens) {
-      Json entry = logprob_json(token.chosen);
-      entry["top_logprobs"] = Json::array();
-      for (const auto& other : token.top) entry["top_logprobs"].push_back(logprob_json(other));
-      content.push_back(std::move(entry));
-    }
-    return {{"content", std::move(content)}, {"refusal", nullptr}};
+    return {{"content", logprob_list(tokens)}, {"refusal", nullptr}};
   }
 };
 
@@ -115,20 +101,8 @@ void chat_completions(const Services& services, const HttpRequest& request,
                       const std::shared_ptr<Responder>& responder) {
   ChatRequest chat = parse_chat_request(request.body, services.defaults,
                                         services.engine.capabilities().vocab_size);
-  text::ChatPrompt prompt = services.chat_template->render(chat.messages, chat.chat);
   auto format = std::make_unique<ChatFormat>(make_head(services, chat.generation, "chatcmpl-"));
-  const text::OutputFormat& output = services.output_format;
-  const bool in_reasoning =
-      text::begins_in_reasoning(output, prompt.text, chat.chat.continue_final_message);
-  Prompt input{std::move(prompt.ids), "messages", {}, {}};
-  // Without a token of its own for the end of reasoning a grammar holds from the start.
-  const TokenId end = services.tokenizer->id_of(text::reasoning_end(output));
-  if (in_reasoning && end >= 0) input.grammar_begins_after = {end};
-  input.make_parser = [output, tools = chat.chat.tools, in_reasoning] {
-    return text::make_output_parser(output, tools, in_reasoning);
-  };
-  start_generation(services, request, responder, std::move(input), std::move(chat.generation),
-                   std::move(format));
+  start_chat(services, request, responder, std::move(chat), std::move(format));
 }
 
 }  // namespace mantou::server

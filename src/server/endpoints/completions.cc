@@ -25,8 +25,10 @@ int64_t characters(std::string_view bytes) {
 
 class CompletionFormat final : public OpenAiFormat {
  public:
-  explicit CompletionFormat(ReplyHead head)
-      : OpenAiFormat(std::move(head), "text_completion", "text_completion") {}
+  // `logprob_list`: logprobs as mlx-lm's server writes them, in the shape of chat.
+  CompletionFormat(ReplyHead head, bool logprob_list)
+      : OpenAiFormat(std::move(head), "text_completion", "text_completion"),
+        logprob_list_(logprob_list) {}
 
   std::string first_events(int choices) override {
     offsets_.resize(size_t(choices));
@@ -59,6 +61,7 @@ class CompletionFormat final : public OpenAiFormat {
 
   Json logprobs(int index, std::span<const ReportedToken> tokens) {
     if (!head_.logprobs) return nullptr;
+    if (logprob_list_) return {{"content", logprob_list(tokens)}};
     int64_t& offset = offsets_[size_t(index)];
     Json texts = Json::array(), values = Json::array();
     Json tops = Json::array(), offsets = Json::array();
@@ -67,6 +70,10 @@ class CompletionFormat final : public OpenAiFormat {
       values.push_back(finite_logprob(token.chosen.logprob));
       offsets.push_back(offset);
       offset += characters(token.chosen.bytes);
+      if (!token.chosen.logprob) {
+        tops.push_back(nullptr);
+        continue;
+      }
       Json top = Json::object();
       for (const auto& other : token.top)
         top[legacy_token(other.bytes)] = finite_logprob(other.logprob);
@@ -79,6 +86,7 @@ class CompletionFormat final : public OpenAiFormat {
             {"text_offset", std::move(offsets)}};
   }
 
+  const bool logprob_list_;
   std::vector<int64_t> offsets_;  // of each choice: characters of the text before the next token
 };
 
@@ -88,9 +96,18 @@ void completions(const Services& services, const HttpRequest& request,
                  const std::shared_ptr<Responder>& responder) {
   CompletionRequest parsed = parse_completion_request(request.body, services.defaults,
                                                       services.engine.capabilities().vocab_size);
-  Prompt prompt{services.tokenizer->encode(parsed.prompt, {}), "prompt", {}, {}};
-  auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"));
-  start_generation(services, request, responder, std::move(prompt), std::move(parsed.generation),
+  std::vector<Prompt> prompts;
+  for (CompletionRequest::Prompt& given : parsed.prompts) {
+    Prompt prompt{std::move(given.ids), std::move(given.field), std::move(given.text)};
+    if (prompt.ids.empty())
+      prompt.ids = services.tokenizer->encode(prompt.text, {.add_eos = false});
+    else
+      prompt.text = services.tokenizer->decode(prompt.ids, /*skip_special=*/false);
+    prompts.push_back(std::move(prompt));
+  }
+  auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"),
+                                                   parsed.logprob_list);
+  start_generation(services, request, responder, std::move(prompts), std::move(parsed.generation),
                    std::move(format));
 }
 

@@ -52,15 +52,20 @@ Tool::Tool(const Json& parameters) {
     if (is_text_schema(schema)) texts_.insert(name);
 }
 
+const Json* function_of(const Json& tool) {
+  if (!tool.is_object()) return nullptr;
+  const auto function = tool.find("function");
+  if (function == tool.end() || !function->is_object()) return nullptr;
+  const auto name = function->find("name");
+  return name != function->end() && name->is_string() ? &*function : nullptr;
+}
+
 ToolCatalog::ToolCatalog(const Json& tools) {
   if (!tools.is_array()) return;
-  for (const Json& tool : tools) {
-    if (!tool.is_object() || !tool.contains("function")) continue;
-    const Json& function = tool["function"];
-    if (!function.is_object() || !function.contains("name")) continue;
-    if (function["name"].is_string())
-      tools_.try_emplace(function["name"].get<std::string>(), function.value("parameters", Json()));
-  }
+  for (const Json& tool : tools)
+    if (const Json* function = function_of(tool))
+      tools_.try_emplace(function->at("name").get<std::string>(),
+                         function->value("parameters", Json()));
 }
 
 const Tool* ToolCatalog::find(std::string_view name) const {

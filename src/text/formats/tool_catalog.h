@@ -20,6 +20,9 @@ class Tool {
   std::unordered_set<std::string> texts_;
 };
 
+// The function of an OpenAI tool; null where it is none that can be called by a name.
+const nlohmann::ordered_json* function_of(const nlohmann::ordered_json& tool);
+
 class ToolCatalog {
  public:
   // Null or an array of OpenAI tools; entries that are no functions are passed over.
