@@ -22,22 +22,22 @@ class AnswerSet {
   bool streams() const { return stream_; }
 
   // Of each of them false: nobody listens any more.
-  bool begin();  // the first choice was admitted
+  bool begin(const Admission& admission);  // the first choice was admitted
   bool progress(int64_t done, int64_t total);
   bool add(int choice, std::span<const text::OutputEvent> events,
            std::vector<ReportedToken> tokens);
 
   // A choice has ended. An error ends the whole answer: that of the first choice that fails counts.
-  void end(int choice, bool by_length, const Outcome& outcome);
+  void end(int choice, TextEnd how, const Outcome& outcome);
 
  private:
   void take(ChoiceState& choice, std::span<const text::OutputEvent> events);
   void close();
   void fail_with(const Error& error);
 
-  const std::string request_id_;
   const std::shared_ptr<Responder> responder_;
   const std::unique_ptr<ReplyFormat> format_;
+  const ErrorShape error_shape_;
   const bool stream_;
   std::vector<ChoiceState> choices_;
   int left_;

@@ -60,9 +60,13 @@ class CompletionSink final : public Sink {
         parser_(std::move(parser)),
         tokenizer_(services.tokenizer),
         text_(services.tokenizer, fields.stop, shown_tokens(services, parser_ != nullptr)),
-        logprobs_(fields.sampling.logprobs) {}
+        logprobs_(fields.sampling.logprobs),
+        max_tokens_(fields.limits.max_tokens) {}
 
-  bool on_admitted(const Admission&) override { return answers_->begin(); }
+  bool on_admitted(const Admission& admission) override {
+    clamped_ = max_tokens_ < 0 || admission.max_tokens < max_tokens_;
+    return answers_->begin(admission);
+  }
 
   void on_progress(int64_t done, int64_t total) override { answers_->progress(done, total); }
 
@@ -80,7 +84,8 @@ class CompletionSink final : public Sink {
       say(stopped ? "" : text_.finish(), stopped ? std::vector<ReportedToken>() : reports_.rest(),
           /*last=*/true);
     }
-    answers_->end(choice_, outcome.reason == FinishReason::kLength && !text_.stopped(), outcome);
+    const bool at_limit = outcome.reason == FinishReason::kLength && !text_.stopped();
+    answers_->end(choice_, {at_limit, at_limit && clamped_, text_.stop()}, outcome);
   }
 
  private:
@@ -128,6 +133,8 @@ class CompletionSink final : public Sink {
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::TextStream text_;
   const bool logprobs_;
+  const int64_t max_tokens_;
+  bool clamped_ = false;  // the context or the memory allows fewer tokens
   TokenReports reports_;
 };
 
@@ -147,8 +154,8 @@ void start_generation(const Services& services, const HttpRequest& http,
   if (prompt.ids.empty())
     fail_param(ErrorCode::kInvalidArgument, prompt.field, "'{}' holds no token", prompt.field);
   if (int64_t(prompt.ids.size()) >= can.context)
-    return responder->send(
-        context_length_error(prompt.field, int64_t(prompt.ids.size()), can.context));
+    return responder->send(context_length_error(prompt.field, int64_t(prompt.ids.size()),
+                                                can.context, {format->protocol(), http.id}));
 
   Constraint constraint;
   if (fields.grammar)

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions, OpenAI's shapes.
 #include <utility>
 
+#include "server/chat_prompt.h"
 #include "server/completion_sink.h"
 #include "server/endpoints/endpoints.h"
 #include "server/endpoints/openai_format.h"
@@ -115,19 +116,9 @@ void chat_completions(const Services& services, const HttpRequest& request,
                       const std::shared_ptr<Responder>& responder) {
   ChatRequest chat = parse_chat_request(request.body, services.defaults,
                                         services.engine.capabilities().vocab_size);
-  text::ChatPrompt prompt = services.chat_template->render(chat.messages, chat.chat);
+  Prompt prompt = render_chat(services, chat.messages, chat.chat);
   auto format = std::make_unique<ChatFormat>(make_head(services, chat.generation, "chatcmpl-"));
-  const text::OutputFormat& output = services.output_format;
-  const bool in_reasoning =
-      text::begins_in_reasoning(output, prompt.text, chat.chat.continue_final_message);
-  Prompt input{std::move(prompt.ids), "messages", {}, {}};
-  // Without a token of its own for the end of reasoning a grammar holds from the start.
-  const TokenId end = services.tokenizer->id_of(text::reasoning_end(output));
-  if (in_reasoning && end >= 0) input.grammar_begins_after = {end};
-  input.make_parser = [output, tools = chat.chat.tools, in_reasoning] {
-    return text::make_output_parser(output, tools, in_reasoning);
-  };
-  start_generation(services, request, responder, std::move(input), std::move(chat.generation),
+  start_generation(services, request, responder, std::move(prompt), std::move(chat.generation),
                    std::move(format));
 }
 

@@ -1,0 +1,155 @@
+#include "server/endpoints/anthropic_request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "server/endpoints/anthropic_messages.h"
+
+namespace mantou::server {
+namespace {
+
+constexpr size_t kMaxStops = 16;
+
+void require_name(const Json& value, const std::string& path) {
+  if (!value.is_string() || value.get_ref<const std::string&>().empty())
+    Fields::wrong(path, "a string that is not empty", value);
+}
+
+// OpenAI's tool, whose fields templates print; null: a tool that runs at Anthropic's.
+Json openai_tool(const Json& tool, const std::string& path) {
+  const Fields fields(tool, path);
+  std::string type = "custom", description;
+  fields.read("type", type);
+  if (type != "custom") return nullptr;
+  const Json* name = fields.find("name");
+  require_name(name == nullptr ? Json() : *name, fields.path_of("name"));
+  const Json* schema = fields.find("input_schema");
+  if (schema == nullptr || !schema->is_object())
+    Fields::wrong(fields.path_of("input_schema"), "a JSON schema",
+                  schema == nullptr ? Json() : *schema);
+  Json function = {{"name", *name}};
+  if (fields.read("description", description)) function["description"] = description;
+  function["parameters"] = *schema;
+  return {{"type", "function"}, {"function", std::move(function)}};
+}
+
+// Whether tools may be called at all.
+bool reads_tool_choice(const Fields& fields) {
+  const Json* value = fields.find("tool_choice");
+  if (value == nullptr) return true;
+  const Fields choice(*value, "tool_choice");
+  std::string type;
+  bool alone = false;
+  choice.read("type", type);
+  choice.read("disable_parallel_tool_use", alone);
+  if (type == "none") return false;
+  if (type == "any" || type == "tool")
+    fail_param(ErrorCode::kUnsupported, "tool_choice.type",
+               "'tool_choice.type' must be \"auto\" or \"none\": a call cannot be forced");
+  if (type != "auto") Fields::wrong("tool_choice.type", "auto, any, tool or none", type);
+  if (alone)
+    fail_param(ErrorCode::kUnsupported, "tool_choice.disable_parallel_tool_use",
+               "'tool_choice.disable_parallel_tool_use' is not supported: the model decides how "
+               "many tools it calls");
+  return true;
+}
+
+void read_tools(const Fields& fields, text::ChatOptions& chat) {
+  const bool callable = reads_tool_choice(fields);
+  const Json* tools = fields.find("tools");
+  if (tools == nullptr) return;
+  if (!tools->is_array()) Fields::wrong("tools", "an array of tools", *tools);
+  Json translated = Json::array();
+  for (size_t i = 0; i < tools->size(); ++i)
+    if (Json tool = openai_tool((*tools)[i], fmt::format("tools[{}]", i)); !tool.is_null())
+      translated.push_back(std::move(tool));
+  if (callable && !translated.empty()) chat.tools = std::move(translated);
+}
+
+// A budget is a wish: no template and no model here counts what it thinks.
+void read_thinking(const Fields& fields, MessagesRequest& request) {
+  const Json* value = fields.find("thinking");
+  if (value == nullptr) return;
+  const Fields thinking(*value, "thinking");
+  std::string type, display;
+  int64_t budget = 0;
+  thinking.read("type", type);
+  if (type != "enabled" && type != "disabled" && type != "adaptive")
+    Fields::wrong("thinking.type", "enabled, disabled or adaptive", type);
+  thinking.read("budget_tokens", budget, 1, Fields::kMaxInt);
+  request.chat.chat.extra["enable_thinking"] = type != "disabled";
+  thinking.read("display", display);
+  request.omits_thinking = display == "omitted";
+}
+
+void read_output_format(const Json& value, const std::string& path, GenerationFields& out) {
+  const Fields format(value, path);
+  std::string type;
+  format.read("type", type);
+  if (type != "json_schema") Fields::wrong(format.path_of("type"), "json_schema", type);
+  const std::string name = format.path_of("schema");
+  const Json* schema = format.find("schema");
+  if (schema == nullptr || !schema->is_object())
+    Fields::wrong(name, "a JSON schema", schema == nullptr ? Json() : *schema);
+  text::GrammarSource source;
+  source.kind = text::GrammarKind::kJsonSchema;
+  source.text = to_text(*schema);
+  out.grammar = {std::move(source), name};
+}
+
+void read_output_config(const Fields& fields, ChatRequest& chat) {
+  const Json* value = fields.find("output_config");
+  if (value == nullptr) return;
+  const Fields config(*value, "output_config");
+  std::string effort;
+  if (config.read("effort", effort)) {
+    constexpr std::pair<std::string_view, std::string_view> kEfforts[] = {{"low", "low"},
+                                                                          {"medium", "medium"},
+                                                                          {"high", "high"},
+                                                                          {"xhigh", "xhigh"},
+                                                                          {"max", "xhigh"}};
+    const auto* known = std::find_if(std::begin(kEfforts), std::end(kEfforts),
+                                     [&](const auto& pair) { return pair.first == effort; });
+    if (known == std::end(kEfforts))
+      Fields::wrong("output_config.effort", "low, medium, high, xhigh or max", effort);
+    chat.chat.extra["reasoning_effort"] = known->second;
+  }
+  if (const Json* format = config.find("format"))
+    read_output_format(*format, "output_config.format", chat.generation);
+}
+
+void refuse_what_runs_elsewhere(const Fields& fields) {
+  const Json* servers = fields.find("mcp_servers");
+  if (servers != nullptr && !servers->empty())
+    fail_param(ErrorCode::kUnsupported, "mcp_servers",
+               "'mcp_servers' is not supported: call their tools yourself");
+}
+
+}  // namespace
+
+MessagesRequest parse_messages_request(std::string_view body, const RequestDefaults& defaults,
+                                       int vocab_size, MaxTokens max_tokens) {
+  const Json parsed = parse_json(body);
+  const Fields fields(parsed);
+  MessagesRequest request;
+  ChatRequest& chat = request.chat;
+  if (max_tokens == MaxTokens::kRequired && fields.find("max_tokens") == nullptr)
+    fail_param(ErrorCode::kInvalidArgument, "max_tokens", "'max_tokens' is required");
+  refuse_what_runs_elsewhere(fields);
+  chat.messages = openai_messages(fields);
+  chat.chat.extra = defaults.template_kwargs;
+  chat.chat.continue_final_message = chat.messages.back()["role"] == "assistant";
+  chat.chat.add_generation_prompt = !chat.chat.continue_final_message;
+  chat.generation = read_generation_fields(fields, defaults, vocab_size);
+  if (chat.generation.choices != 1)
+    fail_param(ErrorCode::kUnsupported, "n", "'n' must be 1: there is one message");
+  fields.read_strings("stop_sequences", chat.generation.stop, kMaxStops);
+  read_tools(fields, chat.chat);
+  read_thinking(fields, request);
+  read_output_config(fields, chat);
+  return request;
+}
+
+}  // namespace mantou::server
