@@ -10,26 +10,40 @@ namespace mantou::server {
 
 using Kind = text::OutputEvent::Kind;
 
+namespace {
+
+// Adds to the part that is being written, or begins one.
+void write_part(ChoiceState& choice, Kind kind, std::string& text, std::string_view more) {
+  if (choice.parts.empty() || choice.parts.back().kind != kind)
+    choice.parts.push_back({kind, text.size(), 0});
+  choice.parts.back().size += more.size();
+  text += more;
+}
+
+}  // namespace
+
 AnswerSet::AnswerSet(std::string request_id, std::shared_ptr<Responder> responder,
                      std::unique_ptr<ReplyFormat> format, const Shape& shape)
-    : request_id_(std::move(request_id)),
-      responder_(std::move(responder)),
+    : responder_(std::move(responder)),
       format_(std::move(format)),
+      error_shape_{format_->protocol(), std::move(request_id)},
       shape_(shape),
       choices_(size_t(shape.prompts) * size_t(shape.choices)),
       left_(int(choices_.size())) {
   for (size_t i = 0; i < choices_.size(); i++) choices_[i].index = int(i);
 }
 
-bool AnswerSet::begin() {
-  if (std::exchange(begun_, true) || !shape_.stream) return true;
+bool AnswerSet::begin(const Admission& admission) {
+  if (std::exchange(begun_, true)) return true;
+  format_->admitted(admission);
+  if (!shape_.stream) return true;
   return responder_->begin_stream(kEventStream) &&
          responder_->write(format_->first_events(int(choices_.size())));
 }
 
 bool AnswerSet::progress(int64_t done, int64_t total) {
   if (!shape_.stream || done >= total) return true;
-  return responder_->write(sse_comment(fmt::format("keepalive {}/{}", done, total)));
+  return responder_->write(format_->progress_events(done, total));
 }
 
 bool AnswerSet::add(int index, std::span<const text::OutputEvent> events,
@@ -46,12 +60,13 @@ bool AnswerSet::add(int index, std::span<const text::OutputEvent> events,
 void AnswerSet::take(ChoiceState& choice, std::span<const text::OutputEvent> events) {
   for (const text::OutputEvent& event : events) switch (event.kind) {
       case Kind::kContent:
-        choice.content += event.text;
+        write_part(choice, event.kind, choice.content, event.text);
         break;
       case Kind::kReasoning:
-        choice.reasoning += event.text;
+        write_part(choice, event.kind, choice.reasoning, event.text);
         break;
       case Kind::kCallBegin:
+        choice.parts.push_back({event.kind, choice.calls.size(), 0});
         choice.calls.push_back({random_id("call_"), event.text, "", false});
         break;
       case Kind::kCallArguments:
@@ -63,7 +78,7 @@ void AnswerSet::take(ChoiceState& choice, std::span<const text::OutputEvent> eve
     }
 }
 
-void AnswerSet::end(int index, bool by_length, const Outcome& outcome) {
+void AnswerSet::end(int index, TextEnd how, const Outcome& outcome) {
   left_--;
   if (failed_) return;
   if (outcome.reason == FinishReason::kError) return fail_with(*outcome.error);
@@ -72,7 +87,8 @@ void AnswerSet::end(int index, bool by_length, const Outcome& outcome) {
   ChoiceState& choice = choices_[size_t(index)];
   const bool called = std::any_of(choice.calls.begin(), choice.calls.end(),
                                   [](const auto& call) { return call.complete; });
-  choice.finish = by_length ? "length" : called ? "tool_calls" : "stop";
+  choice.finish = how.at_limit ? "length" : called ? "tool_calls" : "stop";
+  choice.end = std::move(how);
   sum_up(index, outcome);
   if (shape_.stream)
     responder_->write(format_->choice_end_events(choice, left_ == 0 ? &*sum_ : nullptr));
@@ -107,9 +123,9 @@ void AnswerSet::fail_with(const Error& error) {
     responder_->write(format_->error_events(error));
     responder_->finish_and_close();
   } else if (!begun_ && error.code() == ErrorCode::kResourceExhausted) {
-    responder_->send(admission_error(error));
+    responder_->send(admission_error(error, error_shape_));
   } else {
-    responder_->send(error_response(error));
+    responder_->send(error_response(error, error_shape_));
   }
 }
 

@@ -27,13 +27,13 @@ class AnswerSet {
   bool streams() const { return shape_.stream; }
 
   // Of each of them false: nobody listens any more.
-  bool begin();  // the first choice was admitted
+  bool begin(const Admission& admission);  // the first choice was admitted
   bool progress(int64_t done, int64_t total);
   bool add(int choice, std::span<const text::OutputEvent> events,
            std::vector<ReportedToken> tokens);
 
   // A choice has ended. An error ends the whole answer: that of the first choice that fails counts.
-  void end(int choice, bool by_length, const Outcome& outcome);
+  void end(int choice, TextEnd how, const Outcome& outcome);
 
  private:
   void take(ChoiceState& choice, std::span<const text::OutputEvent> events);
@@ -41,9 +41,9 @@ class AnswerSet {
   void close();
   void fail_with(const Error& error);
 
-  const std::string request_id_;
   const std::shared_ptr<Responder> responder_;
   const std::unique_ptr<ReplyFormat> format_;
+  const ErrorShape error_shape_;
   const Shape shape_;
   std::vector<ChoiceState> choices_;
   int left_;

@@ -63,9 +63,13 @@ class CompletionSink final : public Sink {
         logprobs_(fields.sampling.logprobs),
         one_call_(fields.one_call),
         echo_(fields.echo ? prompt.text : ""),
-        first_(prompt.ids[0]) {}
+        first_(prompt.ids[0]),
+        max_tokens_(fields.limits.max_tokens) {}
 
-  bool on_admitted(const Admission&) override { return answers_->begin() && echo(); }
+  bool on_admitted(const Admission& admission) override {
+    clamped_ = max_tokens_ < 0 || admission.max_tokens < max_tokens_;
+    return answers_->begin(admission) && echo();
+  }
 
   void on_scores(std::span<const GeneratedToken> scores) override {
     std::vector<ReportedToken> tokens;
@@ -89,7 +93,8 @@ class CompletionSink final : public Sink {
       say(stopped ? "" : text_.finish(), stopped ? std::vector<ReportedToken>() : reports_.rest(),
           /*last=*/true);
     }
-    answers_->end(choice_, outcome.reason == FinishReason::kLength && !text_.stopped(), outcome);
+    const bool at_limit = outcome.reason == FinishReason::kLength && !text_.stopped();
+    answers_->end(choice_, {at_limit, at_limit && clamped_, text_.stop()}, outcome);
   }
 
  private:
@@ -161,6 +166,8 @@ class CompletionSink final : public Sink {
   const bool logprobs_, one_call_;
   const std::string echo_;  // the prompt
   const TokenId first_;     // of it
+  const int64_t max_tokens_;
+  bool clamped_ = false;  // the context or the memory allows fewer tokens
   TokenReports reports_;
 };
 
@@ -177,14 +184,14 @@ void start_generation(const Services& services, const HttpRequest& http,
                       const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
                       GenerationFields fields, std::unique_ptr<ReplyFormat> format) {
   // An answer of no tokens leaves the whole context to the prompt.
-  const int64_t context =
-      services.engine.capabilities().context + (fields.limits.max_tokens == 0 ? 1 : 0);
+  const int64_t context = services.engine.capabilities().context;
   for (const Prompt& prompt : prompts) {
-    if (prompt.ids.empty())
+    const int64_t tokens = int64_t(prompt.ids.size());
+    if (tokens == 0)
       fail_param(ErrorCode::kInvalidArgument, prompt.field, "'{}' holds no token", prompt.field);
-    if (int64_t(prompt.ids.size()) >= context)
-      return responder->send(context_length_error(prompt.field, int64_t(prompt.ids.size()),
-                                                  services.engine.capabilities().context));
+    if (fields.limits.max_tokens == 0 ? tokens > context : tokens >= context)
+      return responder->send(
+          context_length_error(prompt.field, tokens, context, {format->protocol(), http.id}));
   }
   const auto grammar = fields.grammar ? compile(*services.tokenizer, *fields.grammar) : nullptr;
   const AnswerSet::Shape shape{int(prompts.size()), fields.choices, fields.stream};

@@ -275,11 +275,7 @@ GenerationFields read_generation_fields(const Fields& fields, const RequestDefau
   return out;
 }
 
-ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,
-                               int vocab_size) {
-  const Json parsed = parse_json(body);
-  const Fields fields(parsed);
-  ChatRequest request;
+const Json& read_messages(const Fields& fields) {
   const Json* messages = fields.find("messages");
   if (messages == nullptr)
     fail_param(ErrorCode::kInvalidArgument, "messages", "'messages' is required");
@@ -292,8 +288,16 @@ ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& def
       fail_param(ErrorCode::kInvalidArgument, message.path_of("role"), "'{}' is required",
                  message.path_of("role"));
   }
+  return *messages;
+}
+
+ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,
+                               int vocab_size) {
+  const Json parsed = parse_json(body);
+  const Fields fields(parsed);
+  ChatRequest request;
+  request.messages = read_messages(fields);
   refuse(fields, kRefusedInChat);
-  request.messages = *messages;
   request.generation = read_generation_fields(fields, defaults, vocab_size);
   read_chat_logprobs(fields, request.generation.sampling);
   read_tools(fields, request);

@@ -37,6 +37,9 @@ struct GenerationFields {
 GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
                                         int vocab_size, int least_tokens = 1);
 
+// The field `messages`: an array of at least one object, each with a role.
+const Json& read_messages(const Fields& fields);
+
 // POST /v1/chat/completions, and what other protocols make of theirs.
 struct ChatRequest {
   Json messages;  // an array, not empty; the chat template checks the messages themselves

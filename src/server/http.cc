@@ -87,7 +87,7 @@ std::string request_id(const HttpRequest& request) {
 
 Headers common_headers(const std::vector<std::string>& allowed_origins,
                        const HttpRequest& request) {
-  Headers headers{{"x-request-id", request.id}};
+  Headers headers{{"x-request-id", request.id}, {"request-id", request.id}};
   const std::string_view origin = request.header("origin");
   if (origin.empty() || allowed_origins.empty()) return headers;
   headers.emplace_back("Vary", "Origin");
@@ -96,7 +96,9 @@ Headers common_headers(const std::vector<std::string>& allowed_origins,
     headers.emplace_back("Access-Control-Allow-Origin", origin);
     if (request.method == "OPTIONS") {
       headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-      headers.emplace_back("Access-Control-Allow-Headers", "authorization, content-type");
+      headers.emplace_back(
+          "Access-Control-Allow-Headers",
+          "authorization, content-type, x-api-key, anthropic-version, anthropic-beta");
     }
     break;
   }

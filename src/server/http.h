@@ -67,8 +67,9 @@ bool percent_decode(std::string_view text, std::string& out);
 // name.
 std::string request_id(const HttpRequest& request);
 
-// Headers of every answer to the request: its id, and what a browser from one of `allowed_origins`
-// needs ("*": any; none: nothing, so that browsers keep other sites out).
+// Headers of every answer to the request: its id, under the names of OpenAI and Anthropic, and what
+// a browser from one of `allowed_origins` needs ("*": any; none: nothing, so that browsers keep
+// other sites out).
 Headers common_headers(const std::vector<std::string>& allowed_origins, const HttpRequest& request);
 
 }  // namespace mantou::server

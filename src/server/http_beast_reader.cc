@@ -90,6 +90,8 @@ RequestReader::State RequestReader::feed(std::string_view bytes, size_t& used) {
   used = p.beast.put(asio::buffer(bytes), error);
   if (error && error != http::error::need_more) {
     p.problem = problem_of(error);
+    // A body too large is refused by its announced length, when the head is there already.
+    if (error == http::error::body_limit && !p.head_checked) read_head(p.beast, p.request);
     return State::kProblem;
   }
   const bool first = !p.head_checked;

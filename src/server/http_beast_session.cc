@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "server/api_error.h"
+#include "server/router.h"
 
 namespace mantou::server {
 
@@ -149,7 +150,8 @@ void Session::refuse(const HttpProblem& problem) {
   request.keep_alive = false;
   request.id = request_id(request);
   channel_ = open_channel(request);
-  channel_->send(error_response(problem.status, problem.message));
+  channel_->send(
+      error_response(problem.status, problem.message, {protocol_at(request.path), request.id}));
 }
 
 void Session::pump() {

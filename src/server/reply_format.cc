@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "server/sse.h"
 
 namespace mantou::server {
 
@@ -17,6 +18,10 @@ ReportedToken report(const text::Tokenizer& tokenizer, const GeneratedToken& tok
   for (const TokenLogprob& other : token.top)
     reported.top.push_back(choice(other.id, other.logprob));
   return reported;
+}
+
+std::string ReplyFormat::progress_events(int64_t done, int64_t total) {
+  return sse_comment(fmt::format("keepalive {}/{}", done, total));
 }
 
 std::string random_id(std::string_view prefix) {

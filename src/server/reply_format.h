@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/generation.h"
+#include "server/api_error.h"
 #include "server/json_fields.h"
 #include "text/formats/output_parser.h"
 #include "text/tokenizer.h"
@@ -41,25 +42,47 @@ struct ReplyHead {
   bool include_usage = false;
 };
 
+// How the text of an answer ended, which an Outcome does not say.
+struct TextEnd {
+  bool at_limit = false;      // of tokens; not by the model's or a stop's will
+  bool context_full = false;  // that limit was not the request's own
+  std::string stop;           // the stop text that ended it; empty: none did
+};
+
 // One of the answers to a request, as it grows.
 struct ChoiceState {
   struct Call {
     std::string id, name, arguments;  // arguments: JSON text
     bool complete = false;
   };
+  // A stretch of one kind, in the order of writing.
+  struct Part {
+    text::OutputEvent::Kind kind;  // kContent, kReasoning or kCallBegin
+    size_t begin, size;            // bytes of `content` or `reasoning`; begin: index of the call
+  };
   int index = 0;
   std::string content, reasoning;
   std::vector<Call> calls;
+  std::vector<Part> parts;
   std::vector<ReportedToken> tokens;  // with logprobs only
   std::string_view finish;            // "stop", "length" or "tool_calls", at the end
+  TextEnd end;
 };
 
 class ReplyFormat {
  public:
   virtual ~ReplyFormat() = default;
 
+  // Whose shape errors take before the first events.
+  virtual Protocol protocol() const { return Protocol::kOpenAi; }
+
+  // The first choice was admitted. Comes before anything is written.
+  virtual void admitted(const Admission&) {}
+
   // Streams: whole events. A delta is what came since the one before, already part of `choice`.
   virtual std::string first_events(int choices) = 0;
+  // Shows that the server is alive while it reads the prompt.
+  virtual std::string progress_events(int64_t done, int64_t total);
   virtual std::string delta_events(const ChoiceState& choice,
                                    std::span<const text::OutputEvent> delta,
                                    std::span<const ReportedToken> tokens) = 0;

@@ -1,5 +1,5 @@
-// A request body from a stranger through both OpenAI endpoints' parsers: a value within its limits
-// or an Error, never anything else.
+// A request body from a stranger through the parsers of the endpoints that generate: a value within
+// its limits or an Error, never anything else.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "server/endpoints/anthropic_request.h"
 #include "server/generation_fields.h"
 
 namespace {
@@ -52,5 +53,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   try_parse([&] { return mantou::server::parse_chat_request(body, {}, kVocab); });
   try_parse([&] { return mantou::server::parse_completion_request(body, {}, kVocab); });
+  try_parse([&] {
+    using mantou::server::MaxTokens;
+    return mantou::server::parse_messages_request(body, {}, kVocab, MaxTokens::kUnused).chat;
+  });
   return 0;
 }

@@ -15,16 +15,17 @@ namespace {
 // The boundary of endpoints: what they throw becomes the answer.
 void run_endpoint(const Route& route, const Services& services, const HttpRequest& request,
                   const std::shared_ptr<Responder>& responder) {
+  const ErrorShape shape{route.protocol, request.id};
   try {
     route.endpoint(services, request, responder);
   } catch (const Error& error) {
     log_info("refused", {{"id", request.id}, {"error", error.message()}});
-    responder->send(error_response(error));
+    responder->send(error_response(error, shape));
   } catch (const std::bad_alloc&) {
-    responder->send(error_response(Error(ErrorCode::kUnavailable, "out of memory")));
+    responder->send(error_response(Error(ErrorCode::kUnavailable, "out of memory"), shape));
   } catch (const std::exception& other) {
     log_error("endpoint", {{"id", request.id}, {"path", request.path}, {"error", other.what()}});
-    responder->send(error_response(Error(ErrorCode::kInternal, "unexpected failure")));
+    responder->send(error_response(Error(ErrorCode::kInternal, "unexpected failure"), shape));
   }
 }
 
@@ -34,14 +35,6 @@ bool equal_secret(std::string_view given, std::string_view secret) {
   for (size_t i = 0; i < given.size(); ++i)
     difference |= unsigned(uint8_t(given[i]) ^ uint8_t(secret[i % secret.size()]));
   return difference == 0;
-}
-
-HttpResponse loading_response() {
-  return {503,
-          R"({"status": "loading model", "error": {"message": "Loading model", )"
-          R"("type": "unavailable_error", "param": null, "code": "loading"}})",
-          "application/json",
-          {{"Retry-After", "1"}}};
 }
 
 }  // namespace
@@ -85,29 +78,33 @@ bool Server::authorized(const HttpRequest& request) const {
   if (options_.api_key.empty()) return true;
   constexpr std::string_view kScheme = "Bearer ";
   const std::string_view given = request.header("authorization");
+  if (equal_secret(request.header("x-api-key"), options_.api_key)) return true;
   return given.size() > kScheme.size() &&
          equal_ignoring_case(given.substr(0, kScheme.size()), kScheme) &&
          equal_secret(given.substr(kScheme.size()), options_.api_key);
 }
 
 void Server::handle(HttpRequest request, const std::shared_ptr<Responder>& responder) {
-  const RouteResult found = find_route(request.method, request.path);
+  const RouteResult found = find_route(request.method, request.path, request.id);
   if (found.route == nullptr) return responder->send(found.response);
   const Route& route = *found.route;
+  const ErrorShape shape{route.protocol, request.id};
   if (!route.open && !authorized(request)) {
-    HttpResponse refusal = error_response(401, "this server needs its API key as a bearer token");
+    HttpResponse refusal = error_response(
+        401, "this server needs its API key as a bearer token or as x-api-key", shape);
     refusal.headers.emplace_back("WWW-Authenticate", "Bearer");
     return responder->send(std::move(refusal));
   }
   std::shared_ptr<const Services> services = this->services();
-  if (!services) return responder->send(loading_response());
+  if (!services) return responder->send(loading_error(shape));
   if (route.run_on == RunOn::kIo) return run_endpoint(route, *services, request, responder);
   auto job = [&route, services, responder,
               shared = std::make_shared<const HttpRequest>(std::move(request))] {
     run_endpoint(route, *services, *shared, responder);
   };
   if (!jobs_.push(std::move(job)))
-    responder->send(error_response(Error(ErrorCode::kUnavailable, "the server is shutting down")));
+    responder->send(
+        error_response(Error(ErrorCode::kUnavailable, "the server is shutting down"), shape));
 }
 
 }  // namespace mantou::server

@@ -28,7 +28,7 @@ namespace mantou::server {
 struct ServerOptions {
   HttpOptions http;
   int workers = 2;      // threads for JSON, templates and tokenizing
-  std::string api_key;  // not empty: requests must bring it as "Authorization: Bearer …"
+  std::string api_key;  // not empty: requests must bring it, as bearer token or x-api-key
 };
 
 class Server {

@@ -10,22 +10,6 @@
 namespace mantou::server {
 namespace {
 
-// Those of `tools` that one of `names` names.
-Json tools_named(const Json& tools, const std::vector<std::string>& names, const char* field) {
-  Json found = Json::array();
-  for (const std::string& name : names) {
-    const auto at = std::find_if(tools.begin(), tools.end(), [&](const Json& tool) {
-      const Json* function = text::function_of(tool);
-      return function != nullptr && function->at("name") == name;
-    });
-    if (at == tools.end())
-      fail_param(ErrorCode::kInvalidArgument, field, "'{}' names \"{}\", which is none of 'tools'",
-                 field, name);
-    found.push_back(*at);
-  }
-  return found;
-}
-
 // {"type": "function", "function": {"name": …}}.
 std::string function_named(const Json& value, const std::string& path) {
   const Fields entry(value, path);
@@ -88,6 +72,21 @@ void read_tool_choice(const Fields& fields, const Json& tools, ChatRequest& requ
 }
 
 }  // namespace
+
+Json tools_named(const Json& tools, const std::vector<std::string>& names, const char* field) {
+  Json found = Json::array();
+  for (const std::string& name : names) {
+    const auto at = std::find_if(tools.begin(), tools.end(), [&](const Json& tool) {
+      const Json* function = text::function_of(tool);
+      return function != nullptr && function->at("name") == name;
+    });
+    if (at == tools.end())
+      fail_param(ErrorCode::kInvalidArgument, field, "'{}' names \"{}\", which is none of 'tools'",
+                 field, name);
+    found.push_back(*at);
+  }
+  return found;
+}
 
 void read_tools(const Fields& fields, ChatRequest& request) {
   Json tools = Json::array();

@@ -1,7 +1,7 @@
 // POST /v1/chat/completions, OpenAI's shapes.
 #include <utility>
 
-#include "server/chat.h"
+#include "server/chat_prompt.h"
 #include "server/completion_sink.h"
 #include "server/endpoints/endpoints.h"
 #include "server/endpoints/openai_format.h"
@@ -101,8 +101,10 @@ void chat_completions(const Services& services, const HttpRequest& request,
                       const std::shared_ptr<Responder>& responder) {
   ChatRequest chat = parse_chat_request(request.body, services.defaults,
                                         services.engine.capabilities().vocab_size);
+  Prompt prompt = render_chat(services, chat);
   auto format = std::make_unique<ChatFormat>(make_head(services, chat.generation, "chatcmpl-"));
-  start_chat(services, request, responder, std::move(chat), std::move(format));
+  start_generation(services, request, responder, {std::move(prompt)}, std::move(chat.generation),
+                   std::move(format));
 }
 
 }  // namespace mantou::server

@@ -1,10 +1,9 @@
-#include "server/chat.h"
+#include "server/chat_prompt.h"
 
 #include <string>
 #include <utility>
 
 #include "base/error.h"
-#include "server/completion_sink.h"
 #include "text/formats/call_grammar.h"
 
 namespace mantou::server {
@@ -12,7 +11,6 @@ namespace {
 
 // The schema of an answer that is bound by one.
 std::optional<Json> answer_schema(const GenerationFields& fields) {
-  if (!fields.grammar) return std::nullopt;
   const text::GrammarSource& source = fields.grammar->source;
   if (source.kind == text::GrammarKind::kJsonObject) return Json{{"type", "object"}};
   if (source.kind == text::GrammarKind::kJsonSchema) return Json::parse(source.text);
@@ -21,10 +19,9 @@ std::optional<Json> answer_schema(const GenerationFields& fields) {
 
 // Binds an answer that must call, or whose text is bound while it may call, to a grammar that
 // allows calls. Where calls could not be told from the text, there are none.
-void allow_calls(const Services& services, ChatRequest& request, text::OutputFormat& output) {
+void bind_calls(const Services& services, const Json& tools, ChatRequest& request,
+                text::OutputFormat& output) {
   GenerationFields& fields = request.generation;
-  const Json& tools =
-      request.callable_tools.is_null() ? request.chat.tools : request.callable_tools;
   if (tools.is_null() || (!request.must_call && !fields.grammar)) return;
   text::CallRules rules{!fields.one_call, std::nullopt};
   if (request.must_call) {
@@ -45,24 +42,21 @@ void allow_calls(const Services& services, ChatRequest& request, text::OutputFor
 
 }  // namespace
 
-void start_chat(const Services& services, const HttpRequest& http,
-                const std::shared_ptr<Responder>& responder, ChatRequest request,
-                std::unique_ptr<ReplyFormat> format) {
+Prompt render_chat(const Services& services, ChatRequest& request) {
   text::ChatPrompt rendered = services.chat_template->render(request.messages, request.chat);
+  const Json tools = request.callable_tools.is_null() ? request.chat.tools : request.callable_tools;
   text::OutputFormat output = services.output_format;
-  allow_calls(services, request, output);
+  bind_calls(services, tools, request, output);
   const bool in_reasoning =
       text::begins_in_reasoning(output, rendered.text, request.chat.continue_final_message);
   Prompt prompt{.ids = std::move(rendered.ids), .field = "messages"};
   // Without a token of its own for the end of reasoning a grammar holds from the start.
   const TokenId end = services.tokenizer->id_of(text::reasoning_end(output));
   if (in_reasoning && end >= 0) prompt.grammar_begins_after = {end};
-  const Json tools = request.callable_tools.is_null() ? request.chat.tools : request.callable_tools;
   prompt.make_parser = [output, tools, in_reasoning] {
     return text::make_output_parser(output, tools, in_reasoning);
   };
-  start_generation(services, http, responder, {std::move(prompt)}, std::move(request.generation),
-                   std::move(format));
+  return prompt;
 }
 
 }  // namespace mantou::server
