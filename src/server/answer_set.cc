@@ -89,6 +89,7 @@ void AnswerSet::end(int index, TextEnd how, const Outcome& outcome) {
                                   [](const auto& call) { return call.complete; });
   choice.finish = how.at_limit ? "length" : called ? "tool_calls" : "stop";
   choice.end = std::move(how);
+  choice.outcome = outcome;
   if (!sum_) {
     sum_ = outcome;
   } else {

@@ -60,7 +60,7 @@ class CompletionSink final : public Sink {
         parser_(std::move(parser)),
         tokenizer_(services.tokenizer),
         text_(services.tokenizer, fields.stop, shown_tokens(services, parser_ != nullptr)),
-        logprobs_(fields.sampling.logprobs),
+        reports_tokens_(fields.sampling.logprobs || fields.token_ids),
         max_tokens_(fields.limits.max_tokens) {}
 
   bool on_admitted(const Admission& admission) override {
@@ -72,7 +72,7 @@ class CompletionSink final : public Sink {
 
   Flow on_token(uint64_t, const GeneratedToken& token) override {
     const std::string text = text_.push(token.id);
-    if (logprobs_) reports_.push(report(*tokenizer_, token), text_.bytes_of(token.id));
+    if (reports_tokens_) reports_.push(report(*tokenizer_, token), text_.bytes_of(token.id));
     const bool wanted = say(text, reports_.advance(text.size())) && !text_.stopped();
     return wanted ? Flow::kMore : Flow::kStop;
   }
@@ -132,7 +132,7 @@ class CompletionSink final : public Sink {
   const std::unique_ptr<text::OutputParser> parser_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::TextStream text_;
-  const bool logprobs_;
+  const bool reports_tokens_;
   const int64_t max_tokens_;
   bool clamped_ = false;  // the context or the memory allows fewer tokens
   TokenReports reports_;

@@ -26,6 +26,7 @@ struct GenerationFields {
   std::optional<GrammarField> grammar;
   bool stream = false;
   bool include_usage = false;
+  bool token_ids = false;  // every token is reported, without logprobs, too
 };
 
 // Reads them all over `defaults`. Errors (kInvalidArgument, kUnsupported) name the field.
