@@ -28,9 +28,11 @@ std::vector<std::shared_ptr<Generation>> Engine::open(std::vector<Request> reque
   if (!accepting_) fail(ErrorCode::kUnavailable, "the engine is shutting down");
   // A lone request of many choices may always wait.
   const int waiting = shared_->waiting.load();
-  if (waiting > 0 && waiting + int(requests.size()) > std::max(1, options_.max_queued))
+  if (waiting > 0 && waiting + int(requests.size()) > std::max(1, options_.max_queued)) {
+    refused_ += requests.size();
     fail(ErrorCode::kResourceExhausted, "{} requests are waiting already; try again later",
          waiting);
+  }
   std::vector<std::shared_ptr<Generation>> generations;
   for (size_t i = 0; i < requests.size(); i++) {
     requests[i].id = ++last_id_;
@@ -45,6 +47,20 @@ std::vector<std::shared_ptr<Generation>> Engine::open(std::vector<Request> reque
 void Engine::stop_accepting() {
   std::lock_guard lock(mutex_);
   accepting_ = false;
+}
+
+bool Engine::accepting() const {
+  std::lock_guard lock(mutex_);
+  return accepting_;
+}
+
+EngineStats Engine::stats() const {
+  EngineStats stats = *shared_->stats.latest();
+  stats.waiting = shared_->waiting.load();
+  stats.max_rows = capabilities_.max_rows;
+  std::lock_guard lock(mutex_);
+  stats.refused = refused_;
+  return stats;
 }
 
 bool Engine::shutdown(std::chrono::milliseconds grace) {

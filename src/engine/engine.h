@@ -47,6 +47,10 @@ class Engine {
 
   // Takes no new requests; open ones run on.
   void stop_accepting();
+  bool accepting() const;
+
+  // As of the last turn; an answer counts as ended before its sink hears of it. Any thread.
+  EngineStats stats() const;
 
  private:
   void run();
@@ -58,11 +62,12 @@ class Engine {
   const std::shared_ptr<Generation::Shared> shared_ = std::make_shared<Generation::Shared>();
   Mailbox<std::shared_ptr<Generation>> mailbox_;
 
-  std::mutex mutex_;  // of the members below
+  mutable std::mutex mutex_;  // of the members below
   std::condition_variable all_finished_;
   std::map<RequestId, std::shared_ptr<Generation>> open_;
   RequestId last_id_ = 0;
   bool accepting_ = true;
+  uint64_t refused_ = 0;
 
   std::mutex join_mutex_;
   std::thread thread_;

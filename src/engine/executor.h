@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "engine/stats.h"
 #include "engine/step_plan.h"
 
 namespace mantou {
@@ -68,6 +69,8 @@ class Executor {
   // In the order of the tickets; two are outstanding at most. An Error: the step's rows are lost
   // and can only be dropped.
   virtual StepResults collect(Ticket ticket) = 0;
+
+  virtual CacheStats cache_stats() const { return {}; }
 
   // Not while a step of the row is outstanding.
   virtual void release(RequestId id, Release how) = 0;

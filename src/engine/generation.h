@@ -17,6 +17,7 @@
 #include "base/stop_flag.h"
 #include "engine/executor.h"
 #include "engine/request.h"
+#include "engine/stats.h"
 
 namespace mantou {
 
@@ -75,6 +76,7 @@ class Generation {
   struct Shared {
     std::atomic<int> waiting{0};  // requests that wait for admission
     StopFlag step_stop;           // stops the step that runs
+    StatsBoard stats;
   };
 
   // Takes a place among those that wait.

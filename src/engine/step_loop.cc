@@ -37,10 +37,13 @@ struct StepLoop::Row {
   int64_t max_tokens = 0;
   uint64_t next_sequence = 0;
   std::optional<Clock::time_point> first_token;
+  Clock::time_point last_token;
   std::optional<Clock::time_point> paused;  // since when its reader is behind
   // Its outcome was delivered; the Executor's row goes when no step of it is on its way.
   bool finished = false;
   bool keep = false;
+  int slot = 0;
+  std::shared_ptr<const RowSettings> settings;
 
   RequestId id() const { return generation->id(); }
 };
@@ -55,7 +58,9 @@ StepLoop::StepLoop(Executor& executor, const StepLoopOptions& options,
       now_(std::move(now)),
       pipeline_(executor),
       scheduler_(options.schedule),
-      ledger_(options.state_bytes) {}
+      ledger_(options.state_bytes) {
+  publish();
+}
 
 StepLoop::~StepLoop() = default;
 
@@ -69,6 +74,7 @@ bool StepLoop::turn() {
   if (!pipeline_.ahead()) admit_waiting();
   const bool stepped = step();
   if (!pipeline_.ahead()) release_finished();
+  publish();
   return stepped;
 }
 
@@ -145,6 +151,11 @@ bool StepLoop::admit(std::shared_ptr<Generation> generation) {
   generation->leave_queue();
   const Admission admission = executor_.admit(request, max_tokens);
   row->stored = row->outcome.cached_tokens = admission.cached_tokens;
+  row->slot = free_slot();
+  row->settings = std::make_shared<const RowSettings>(RowSettings{request.sampling, request.limits});
+  stats_.queue.add(row->outcome.timings.queue);
+  stats_.cached_tokens += uint64_t(admission.cached_tokens);
+  if (request.cache.reuse) stats_.cache_queries += uint64_t(prompt);
   rows_.push_back(std::move(row));
   Row& live = *rows_.back();
   if (live.stored < 0 || live.stored >= prompt)
@@ -177,6 +188,8 @@ bool StepLoop::step() {
       return true;  // the next turn ends the rows for which it stopped
     }
     scheduler_.apply(plan, seconds);
+    ++stats_.steps;
+    stats_.rows_of_steps += plan.work.size();
     apply(plan, results);
   } catch (...) {
     fail_step(plan, current_error());
@@ -249,14 +262,14 @@ void StepLoop::deliver(Row& row, const Work& work, const RowResult& result) {
   Sink& sink = *row.generation->sink_;
   if (row.stored < row.outcome.prompt_tokens) {
     row.stored += work.tokens;
+    stats_.prompt_tokens += uint64_t(work.tokens);
     sink.on_progress(row.stored, row.outcome.prompt_tokens);
     if (!result.scores.empty()) sink.on_scores(result.scores);
     if (row.max_tokens == 0 && row.stored == row.outcome.prompt_tokens)
       return finish(row, FinishReason::kLength);
   }
   if (!result.token) return;
-  if (!row.first_token) row.first_token = now_();
-  ++row.outcome.completion_tokens;
+  count_token(row);
   if (result.is_end) return finish(row, FinishReason::kStop);
   row.generation->paused_.store(true);  // before the sink's reader can resume
   const Flow flow = sink.on_token(row.next_sequence++, *result.token);
@@ -289,6 +302,11 @@ void StepLoop::finish(Row& row, FinishReason reason, std::optional<Error> error,
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   outcome.timings.prefill = seconds(row.first_token.value_or(now) - row.admitted);
   outcome.timings.decode = seconds(now - row.first_token.value_or(now));
+  if (row.first_token) stats_.decode.add(outcome.timings.decode);
+  stats_.requests.add(outcome.timings.queue + outcome.timings.prefill + outcome.timings.decode);
+  stats_.prompts.add(double(outcome.prompt_tokens));
+  stats_.completions.add(double(outcome.completion_tokens));
+  stats_.longest = std::max(stats_.longest, outcome.prompt_tokens + outcome.completion_tokens);
   row.finished = true;
   row.keep = reason != FinishReason::kError && row.generation->request_.cache.keep;
   row.generation->stops_step_.store(false);
@@ -309,6 +327,8 @@ void StepLoop::release_finished() {
 }
 
 void StepLoop::close(Generation& generation, const Outcome& outcome) {
+  ++stats_.finished[size_t(outcome.reason)];
+  publish();
   try {
     generation.sink_->on_done(outcome);
   } catch (const std::exception& failure) {
@@ -316,6 +336,45 @@ void StepLoop::close(Generation& generation, const Outcome& outcome) {
   }
   generation.sink_.reset();
   finished_(generation.id());
+}
+
+int StepLoop::free_slot() const {
+  int slot = 0;
+  const auto taken = [&](const std::unique_ptr<Row>& row) { return row->slot == slot; };
+  while (std::any_of(rows_.begin(), rows_.end(), taken)) ++slot;
+  return slot;
+}
+
+void StepLoop::count_token(Row& row) {
+  const Clock::time_point now = now_();
+  const auto seconds = [&](Clock::time_point from) {
+    return std::chrono::duration<double>(now - from).count();
+  };
+  ++row.outcome.completion_tokens;
+  ++stats_.completion_tokens;
+  if (row.first_token) {
+    stats_.between_tokens.add(seconds(row.last_token));
+  } else {
+    row.first_token = now;
+    stats_.prefill.add(seconds(row.admitted));
+    stats_.first_token.add(seconds(row.generation->opened_));
+  }
+  row.last_token = now;
+}
+
+void StepLoop::publish() {
+  stats_.state_budget = ledger_.budget();
+  stats_.state_reserved = ledger_.reserved();
+  stats_.cache = executor_.cache_stats();
+  stats_.rates.note(now_(), {stats_.prompt_tokens, stats_.completion_tokens});
+  stats_.rows.clear();
+  for (const auto& row : rows_)
+    if (!row->finished)
+      stats_.rows.push_back({row->slot, row->id(), row->outcome.prompt_tokens,
+                             row->outcome.cached_tokens, row->stored,
+                             row->outcome.completion_tokens, row->max_tokens, since(row->admitted),
+                             row->settings});
+  shared_->stats.publish(stats_);
 }
 
 StepLoop::Row* StepLoop::row_of(RequestId id) {

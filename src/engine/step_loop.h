@@ -15,6 +15,7 @@
 #include "engine/generation.h"
 #include "engine/ledger.h"
 #include "engine/scheduler.h"
+#include "engine/stats.h"
 #include "engine/step_pipeline.h"
 
 namespace mantou {
@@ -67,6 +68,9 @@ class StepLoop {
   void close(Generation& generation, const Outcome& outcome);
   Row* row_of(RequestId id);
   double since(Clock::time_point begin) const;
+  int free_slot() const;
+  void count_token(Row& row);
+  void publish();
 
   Executor& executor_;
   const StepLoopOptions options_;
@@ -78,6 +82,7 @@ class StepLoop {
   Ledger ledger_;
   std::deque<std::shared_ptr<Generation>> queue_;
   std::vector<std::unique_ptr<Row>> rows_;
+  EngineStats stats_;
 };
 
 }  // namespace mantou

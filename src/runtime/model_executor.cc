@@ -107,6 +107,11 @@ class ModelExecutor final : public Executor {
     return decoding::finish_step(rows_, capabilities_.end_ids, std::move(step));
   }
 
+  CacheStats cache_stats() const override {
+    const PrefixCache::Stats stats = cache_.stats();
+    return {stats.entries, stats.bytes, cache_.capacity(), stats.evicted};
+  }
+
   void release(RequestId id, Release how) override {
     if (!rows_.contains(id)) return;
     const size_t index = rows_.index_of(id);

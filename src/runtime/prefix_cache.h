@@ -43,6 +43,7 @@ class PrefixCache {
   void put(std::vector<TokenId> tokens, decoding::States states);
 
   Stats stats() const;
+  uint64_t capacity() const { return capacity_; }
 
  private:
   struct Entry {

@@ -89,6 +89,7 @@ void AnswerSet::end(int index, TextEnd how, const Outcome& outcome) {
                                   [](const auto& call) { return call.complete; });
   choice.finish = how.at_limit ? "length" : called ? "tool_calls" : "stop";
   choice.end = std::move(how);
+  choice.outcome = outcome;
   sum_up(index, outcome);
   if (shape_.stream)
     responder_->write(format_->choice_end_events(choice, left_ == 0 ? &*sum_ : nullptr));

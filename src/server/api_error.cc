@@ -77,10 +77,23 @@ Json anthropic_json(const Facts& facts, const std::string& request_id) {
           {"request_id", null_if_empty(request_id)}};
 }
 
+// llama-server's types are OpenAI's, but for a prompt that is too long.
+Json llama_json(const Facts& facts) {
+  const bool too_long = facts.code == "context_length_exceeded";
+  Json inner = {{"code", facts.status},
+                {"message", facts.message},
+                {"type", too_long ? "exceed_context_size_error" : facts.type}};
+  if (!facts.param.empty()) inner["param"] = facts.param;
+  inner.update(facts.numbers);
+  return {{"error", std::move(inner)}};
+}
+
 Json to_json(const Facts& facts, const ErrorShape& shape) {
   switch (shape.protocol) {
     case Protocol::kAnthropic:
       return anthropic_json(facts, shape.request_id);
+    case Protocol::kLlama:
+      return llama_json(facts);
     case Protocol::kOpenAi:
       break;
   }

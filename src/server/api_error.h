@@ -13,6 +13,7 @@ namespace mantou::server {
 enum class Protocol {
   kOpenAi,     // {"error": {"message", "type", "param", "code"}}
   kAnthropic,  // {"type": "error", "error": {"type", "message"}, "request_id"}
+  kLlama,      // {"error": {"code", "message", "type"}}, the code is the status
 };
 
 // What decides how an error to a request is written down.

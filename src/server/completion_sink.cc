@@ -60,7 +60,7 @@ class CompletionSink final : public Sink {
         parser_(prompt.make_parser ? prompt.make_parser() : nullptr),
         tokenizer_(services.tokenizer),
         text_(services.tokenizer, fields.stop, shown_tokens(services, parser_ != nullptr)),
-        logprobs_(fields.sampling.logprobs),
+        reports_tokens_(fields.sampling.logprobs || fields.token_ids),
         one_call_(fields.one_call),
         echo_(fields.echo ? prompt.text : ""),
         first_(prompt.ids[0]),
@@ -81,7 +81,7 @@ class CompletionSink final : public Sink {
 
   Flow on_token(uint64_t, const GeneratedToken& token) override {
     const std::string text = text_.push(token.id);
-    if (logprobs_) reports_.push(report(*tokenizer_, token), text_.bytes_of(token.id));
+    if (reports_tokens_) reports_.push(report(*tokenizer_, token), text_.bytes_of(token.id));
     const bool wanted = say(text, reports_.advance(text.size())) && !text_.stopped();
     return wanted ? Flow::kMore : Flow::kStop;
   }
@@ -134,7 +134,7 @@ class CompletionSink final : public Sink {
     if (echo_.empty()) return true;
     const text::OutputEvent event{text::OutputEvent::Kind::kContent, -1, echo_};
     std::vector<ReportedToken> tokens;
-    if (logprobs_) {
+    if (reports_tokens_) {
       tokens.push_back(report(*tokenizer_, {first_, 0, {}}));
       tokens.back().chosen.logprob.reset();
     }
@@ -163,7 +163,7 @@ class CompletionSink final : public Sink {
   const std::unique_ptr<text::OutputParser> parser_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::TextStream text_;
-  const bool logprobs_, one_call_;
+  const bool reports_tokens_, one_call_;
   const std::string echo_;  // the prompt
   const TokenId first_;     // of it
   const int64_t max_tokens_;

@@ -29,6 +29,7 @@ struct GenerationFields {
   std::optional<GrammarField> grammar;
   bool stream = false;
   bool include_usage = false;
+  bool token_ids = false;  // every token is reported, without logprobs, too
 };
 
 // Reads them all over `defaults`; an answer's limit must be at least `least_tokens`. Errors

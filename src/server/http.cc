@@ -74,6 +74,20 @@ bool percent_decode(std::string_view text, std::string& out) {
   return true;
 }
 
+std::string query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const size_t equals = pair.find('=');
+    std::string value;
+    if (pair.substr(0, equals) == name && equals != pair.npos &&
+        percent_decode(pair.substr(equals + 1), value))
+      return value;
+  }
+  return {};
+}
+
 std::string request_id(const HttpRequest& request) {
   const std::string_view given = request.header("x-request-id");
   const auto fit = [](char c) {

@@ -69,7 +69,9 @@ std::optional<HttpProblem> read_head(const http::request_parser<http::string_bod
     target = path == target.npos ? "/" : target.substr(path);
   }
   target = target.substr(0, target.find('#'));
-  if (!percent_decode(target.substr(0, target.find('?')), request.path))
+  const size_t question = std::min(target.find('?'), target.size());
+  request.query = target.substr(std::min(question + 1, target.size()));
+  if (!percent_decode(target.substr(0, question), request.path))
     return HttpProblem{400, "the path holds a malformed %-sequence"};
 
   if (!request.http_1_0 && request.header("host").empty())

@@ -64,9 +64,10 @@ struct ChoiceState {
   std::string content, reasoning;
   std::vector<Call> calls;
   std::vector<Part> parts;
-  std::vector<ReportedToken> tokens;  // with logprobs only
+  std::vector<ReportedToken> tokens;  // with logprobs or token_ids only
   std::string_view finish;            // "stop", "length" or "tool_calls", at the end
   TextEnd end;
+  Outcome outcome;  // at the end
 };
 
 class ReplyFormat {

@@ -19,8 +19,17 @@ constexpr Route kRoutes[] = {
      Protocol::kAnthropic},
     {"GET", "/v1/models", list_models, RunOn::kIo},
     {"GET", "/v1/models/*", get_model, RunOn::kIo},
-    {"GET", "/health", health, RunOn::kIo, true},
-    {"GET", "/v1/health", health, RunOn::kIo, true},
+    {"POST", "/completion", llama_completion, RunOn::kWorker, false, Protocol::kLlama},
+    {"POST", "/completions", llama_completion, RunOn::kWorker, false, Protocol::kLlama},
+    {"POST", "/tokenize", tokenize, RunOn::kWorker, false, Protocol::kLlama},
+    {"POST", "/detokenize", detokenize, RunOn::kWorker, false, Protocol::kLlama},
+    {"POST", "/apply-template", apply_template, RunOn::kWorker, false, Protocol::kLlama},
+    {"GET", "/props", props, RunOn::kWorker, false, Protocol::kLlama},
+    {"GET", "/slots", slots, RunOn::kIo, false, Protocol::kLlama},
+    {"GET", "/metrics", metrics, RunOn::kIo, false, Protocol::kLlama},
+    {"GET", "/stats", stats, RunOn::kIo},
+    {"GET", "/health", health, RunOn::kIo, true, Protocol::kLlama},
+    {"GET", "/v1/health", health, RunOn::kIo, true, Protocol::kLlama},
 };
 
 bool matches(std::string_view pattern, std::string_view path) {

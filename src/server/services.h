@@ -35,6 +35,8 @@ struct Services {
   int64_t created = 0;  // seconds since 1970, for /v1/models
   RequestDefaults defaults;
   text::OutputFormat output_format = {};  // how the model writes reasoning and tool calls
+  std::string model_path = {};            // of its file or directory
+  std::string build_info = {};            // this program's version
 };
 
 }  // namespace mantou::server

@@ -7,6 +7,7 @@
 #include <future>
 
 #include "base/available_memory.h"
+#include "cli/build_info.h"
 #include "cli/load.h"
 #include "cli/verbs/verbs.h"
 #include "server/server.h"
@@ -113,7 +114,9 @@ int run_serve(const Options& options) {
   Engine engine(std::move(model.executor), engine_options);
   server.attach({engine, model.tokenizer, model.chat_template, model.name,
                  int64_t(std::time(nullptr)), defaults_of(model, options),
-                 output_format(model, options.server)});
+                 output_format(model, options.server), model.path,
+                 *kRevision ? fmt::format("mantou {} ({})", kProgramVersion, kRevision)
+                            : fmt::format("mantou {}", kProgramVersion)});
   fmt::print("{} is served at http://{}:{}/v1 (loaded in {:.2f} s, context {}; Ctrl-C ends)\n",
              model.name, options.server.host, server.port(), model.load_seconds,
              model.capabilities.context);

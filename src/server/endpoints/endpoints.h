@@ -21,6 +21,22 @@ void list_models(const Services& services, const HttpRequest& request,
                  const std::shared_ptr<Responder>& responder);
 void get_model(const Services& services, const HttpRequest& request,
                const std::shared_ptr<Responder>& responder);
+void llama_completion(const Services& services, const HttpRequest& request,
+                      const std::shared_ptr<Responder>& responder);
+void tokenize(const Services& services, const HttpRequest& request,
+              const std::shared_ptr<Responder>& responder);
+void detokenize(const Services& services, const HttpRequest& request,
+                const std::shared_ptr<Responder>& responder);
+void apply_template(const Services& services, const HttpRequest& request,
+                    const std::shared_ptr<Responder>& responder);
+void props(const Services& services, const HttpRequest& request,
+           const std::shared_ptr<Responder>& responder);
+void slots(const Services& services, const HttpRequest& request,
+           const std::shared_ptr<Responder>& responder);
+void metrics(const Services& services, const HttpRequest& request,
+             const std::shared_ptr<Responder>& responder);
+void stats(const Services& services, const HttpRequest& request,
+           const std::shared_ptr<Responder>& responder);
 void health(const Services& services, const HttpRequest& request,
             const std::shared_ptr<Responder>& responder);
 
