@@ -57,11 +57,15 @@ struct KnownSampler {
   std::string_view name, field;
   double off;
 };
-constexpr KnownSampler kSamplers[] = {
-    {"penalties", "repeat_last_n", 0}, {"dry", "", 0},   {"top_n_sigma", "", 0},
-    {"top_k", "top_k", 0},             {"typ_p", "", 0}, {"top_p", "top_p", 1},
-    {"min_p", "min_p", 0},             {"xtc", "xtc_probability", 0},
-    {"temperature", "", 0}};
+constexpr KnownSampler kSamplers[] = {{"penalties", "repeat_last_n", 0},
+                                      {"dry", "", 0},
+                                      {"top_n_sigma", "", 0},
+                                      {"top_k", "top_k", 0},
+                                      {"typ_p", "", 0},
+                                      {"top_p", "top_p", 1},
+                                      {"min_p", "min_p", 0},
+                                      {"xtc", "xtc_probability", 0},
+                                      {"temperature", "", 0}};
 
 // Those that are not named are off. The order is always that of docs/sampling.md, so that only
 // llama-server's own is taken.
@@ -129,8 +133,7 @@ void apply_spellings(Json& body) {
   const auto stop = body.find("stop");
   if (stop == body.end()) return;
   if (*stop == "") *stop = nullptr;
-  if (stop->is_array())
-    stop->erase(std::remove(stop->begin(), stop->end(), Json("")), stop->end());
+  if (stop->is_array()) stop->erase(std::remove(stop->begin(), stop->end(), Json("")), stop->end());
 }
 
 float bias_of(const Json& value) {
