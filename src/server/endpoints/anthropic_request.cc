@@ -59,7 +59,7 @@ void read_tool_choice(const Fields& fields, ChatRequest& chat) {
   chat.generation.one_call = true;
 }
 
-void read_tools(const Fields& fields, ChatRequest& chat) {
+void translate_tools(const Fields& fields, ChatRequest& chat) {
   Json translated = Json::array();
   if (const Json* tools = fields.find("tools")) {
     if (!tools->is_array()) Fields::wrong("tools", "an array of tools", *tools);
@@ -151,7 +151,7 @@ MessagesRequest parse_messages_request(std::string_view body, const RequestDefau
   if (chat.generation.choices != 1)
     fail_param(ErrorCode::kUnsupported, "n", "'n' must be 1: there is one message");
   fields.read_strings("stop_sequences", chat.generation.stop, kMaxStops);
-  read_tools(fields, chat);
+  translate_tools(fields, chat);
   read_thinking(fields, request);
   read_output_config(fields, chat);
   return request;
