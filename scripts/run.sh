@@ -25,7 +25,7 @@ wants_starter() {
     serve | chat | bench | inspect | fit) [[ ${2:--} == -* || $2 == starter ]] || return 1 ;;
     *) return 1 ;;
   esac
-  case " $* " in *" -h "* | *" --help "* | *" --version "*) return 1 ;; esac
+  case " $* " in *" -h "* | *" --help "* | *" --version "* | *" --url "* | *" --url="*) return 1 ;; esac
   local model
   model=$(named_model "$@")
   [ "${model:-${MANTOU_HF_REPO:-${MANTOU_MODEL:-starter}}}" = starter ]

@@ -6,7 +6,7 @@
 namespace mantou::cli {
 
 // While it lives, SIGINT calls act(what), within a signal handler: `act` may touch lock-free
-// atomics only. One at a time.
+// atomics only. Scopes nest; the innermost counts.
 class InterruptScope {
  public:
   InterruptScope(void (*act)(void* what), void* what);
@@ -15,6 +15,8 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 
  private:
+  void (*const outer_act_)(void*);
+  void* const outer_what_;
   struct sigaction previous_{};
 };
 

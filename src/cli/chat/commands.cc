@@ -65,16 +65,14 @@ const std::vector<Entry>& table() {
 constexpr std::string_view kHowToType =
     "A message that begins with / is typed with two of them. A line that ends with \\ goes on in "
     "the\nnext; \"\"\" begins a message of many lines, and ends it. In a terminal a pasted text is "
-    "one message,\nAlt-Enter begins a line, the arrow keys bring earlier messages back, and Ctrl-C "
-    "stops an answer.\n";
+    "one message,\nAlt-Enter begins a line, the arrow keys bring earlier messages back, Tab "
+    "completes "
+    "commands,\nand Ctrl-C stops an answer.\n";
 
 const Entry& find(std::string_view name) {
-  std::vector<std::string> known;
-  for (const Entry& entry : table()) {
+  for (const Entry& entry : table())
     if (std::find(entry.names.begin(), entry.names.end(), name) != entry.names.end()) return entry;
-    known.insert(known.end(), entry.names.begin(), entry.names.end());
-  }
-  std::string hint = did_you_mean(name, known);
+  std::string hint = did_you_mean(name, command_names());
   if (hint.empty()) {
     std::vector<std::string_view> first;
     for (const Entry& entry : table()) first.push_back(entry.names[0]);
@@ -86,6 +84,13 @@ const Entry& find(std::string_view name) {
 }
 
 }  // namespace
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : table())
+    names.insert(names.end(), entry.names.begin(), entry.names.end());
+  return names;
+}
 
 GivenCommand parse_command(std::string_view text) {
   const std::string_view name = text.substr(0, text.find_first_of(" \t\r\n"));

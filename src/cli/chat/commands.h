@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mantou::cli {
 
@@ -28,6 +29,8 @@ struct GivenCommand {
 // `text` begins with "/". Errors: there is no such command, with the nearest; it needs an argument,
 // or takes none.
 GivenCommand parse_command(std::string_view text);
+
+std::vector<std::string> command_names();
 
 // A line a command, and how to type long messages.
 std::string chat_commands_help();

@@ -24,6 +24,7 @@ using enum Key::Kind;
 constexpr Sequence kSequences[] = {
     {"\r", kEnter},
     {"\n", kNewLine},
+    {"\t", kTab},
     {"\x1b\r", kNewLine},
     {"\x1b\n", kNewLine},
     {"\x7f", kBackspace},

@@ -11,6 +11,7 @@ struct Key {
     kText,   // text: one character
     kPaste,  // text: what was pasted at once, its lines ended by '\n'
     kEnter,
+    kTab,
     kNewLine,  // a line within the message: Alt-Enter, Ctrl-J
     kBackspace,
     kDelete,

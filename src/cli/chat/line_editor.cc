@@ -157,6 +157,8 @@ void LineEditor::edit(const Key& key) {
     case Key::Kind::kText:
     case Key::Kind::kPaste:
       return buffer_.insert(key.text);
+    case Key::Kind::kTab:
+      return complete();
     case Key::Kind::kNewLine:
       return buffer_.insert("\n");
     case Key::Kind::kBackspace:
@@ -194,6 +196,23 @@ void LineEditor::recall(bool earlier) {
   if (place_ == entries.size()) draft_ = buffer_.text();
   place_ += earlier ? size_t(-1) : 1;
   buffer_.replace(place_ == entries.size() ? draft_ : entries[place_]);
+}
+
+// As far as all words that begin like the line agree; a space ends the only one.
+void LineEditor::complete() {
+  const std::string& text = buffer_.text();
+  std::string found;
+  size_t count = 0;
+  for (const std::string& word : words_) {
+    if (!word.starts_with(text) || text.empty()) continue;
+    const auto end = std::mismatch(found.begin(), found.end(), word.begin(), word.end()).first;
+    if (count++ == 0)
+      found = word;
+    else
+      found.erase(end, found.end());
+  }
+  if (count == 0) return buffer_.insert("\t");
+  buffer_.replace(count == 1 ? found + " " : found);
 }
 
 void LineEditor::drop() {

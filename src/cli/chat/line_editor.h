@@ -1,5 +1,7 @@
 // Lines typed at a terminal: the cursor moves, earlier ones come back, what is pasted is one text
-// of many lines. Drawn with the few control sequences that every terminal of today knows.
+// of many lines. Drawn with the few control sequences that every terminal of today knows. Of the
+// libraries for it, libedit takes each pasted line for an entry of its own, and GNU readline's
+// licence would become the program's.
 //
 // The terminal is in raw mode only while read() waits. Main thread.
 #pragma once
@@ -9,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "cli/chat/edit_buffer.h"
 #include "cli/chat/keys.h"
@@ -19,9 +22,10 @@ namespace mantou::cli {
 
 class LineEditor final : public LineReader {
  public:
-  // Both are terminals, in truth the same one.
-  LineEditor(int in, int out, LineHistory history)
-      : in_(in), out_(out), history_(std::move(history)) {}
+  // Both are terminals, in truth the same one. `words` are what Tab completes at the start of a
+  // line.
+  LineEditor(int in, int out, LineHistory history, std::vector<std::string> words = {})
+      : in_(in), out_(out), history_(std::move(history)), words_(std::move(words)) {}
 
   Line read(std::string_view prompt) override;
 
@@ -32,6 +36,7 @@ class LineEditor final : public LineReader {
   Done apply(const Key& key);
   void edit(const Key& key);
   void recall(bool earlier);
+  void complete();
   void drop();
   void paint(bool whole = false);  // `whole`: also what the screen cannot hold
   void leave();
@@ -40,6 +45,7 @@ class LineEditor final : public LineReader {
 
   const int in_, out_;
   LineHistory history_;
+  const std::vector<std::string> words_;
   KeyDecoder keys_;
   std::string prompt_;
   EditBuffer buffer_;

@@ -112,6 +112,19 @@ TEST_F(LineEditorTest, PastedLinesAreOneText) {
   EXPECT_EQ(typed("ab\x1b\rcd\x1b[AX\x1b[BY\r"), "abX\ncdY");
 }
 
+TEST(LineEditor, TabCompletesAtTheStart) {
+  const Terminal terminal;
+  LineEditor editor(terminal.end(), terminal.end(), LineHistory({}), {"/save", "/set", "/stats"});
+  const auto typed = [&](std::string_view keys) {
+    terminal.type(keys);
+    return editor.read("> ").text;
+  };
+  EXPECT_EQ(typed("/sa\tx\r"), "/save x");
+  EXPECT_EQ(typed("/s\te\t1\r"), "/set 1");
+  EXPECT_EQ(typed("/x\t\r"), "/x\t");
+  EXPECT_EQ(typed("\ta\r"), "\ta");
+}
+
 TEST_F(LineEditorTest, History) {
   typed("one\r");
   typed("two\r");

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
+#include "cli/chat/screen.h"
 #include "cli/private_file.h"
 
 namespace mantou::cli {
@@ -58,7 +59,8 @@ void LineHistory::load() {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     std::string entry = unescaped(std::string_view(text).substr(begin, end - begin));
-    if (!entry.empty() && is_utf8(entry)) entries_.push_back(std::move(entry));
+    if (!entry.empty() && is_utf8(entry) && without_controls(entry) == entry)
+      entries_.push_back(std::move(entry));
     begin = end + 1;
   }
   if (entries_.size() <= 2 * kMostEntries) return;

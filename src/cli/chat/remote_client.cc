@@ -154,6 +154,7 @@ class AnswerReader {
     const ordered_json& choice = choices[0];
     RemoteDelta delta;
     delta.content = text_of(at(choice, {part, "content"}));
+    if (delta.content.empty()) delta.content = text_of(at(choice, {part, "refusal"}));
     delta.reasoning = text_of(at(choice, {part, "reasoning_content"}));
     if (delta.reasoning.empty()) delta.reasoning = text_of(at(choice, {part, "reasoning"}));
     if (!delta.content.empty() || !delta.reasoning.empty()) on_delta_(delta);

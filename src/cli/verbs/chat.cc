@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "cli/chat/line_editor.h"
 #include "cli/chat/local_source.h"
 #include "cli/chat/remote_source.h"
 #include "cli/chat/session.h"
+#include "cli/interrupt.h"
 #include "cli/load.h"
 #include "cli/private_file.h"
 #include "cli/verbs/verbs.h"
@@ -28,16 +30,20 @@ bool is_able() {
   return name != nullptr && *name != '\0' && std::string_view(name) != "dumb";
 }
 
-std::unique_ptr<LineReader> make_lines(bool typed, bool shown) {
-  if (!typed) return std::make_unique<StreamLines>(std::cin);
-  if (!shown || !is_able()) return std::make_unique<StreamLines>(std::cin, &std::cerr);
+std::unique_ptr<LineReader> make_lines(bool typed, bool edited) {
+  if (!edited) return std::make_unique<StreamLines>(std::cin, typed ? &std::cerr : nullptr);
   const std::filesystem::path state = state_directory();
   return std::make_unique<LineEditor>(STDIN_FILENO, STDOUT_FILENO,
-                                      LineHistory(state.empty() ? state : state / "chat_history"));
+                                      LineHistory(state.empty() ? state : state / "chat_history"),
+                                      command_names());
 }
 
 void chat(AnswerSource& source, const Options& options, bool typed) {
   const bool shown = ::isatty(STDOUT_FILENO) != 0;
+  const bool edited = typed && shown && is_able();
+  // The editor reads Ctrl-C as a key; one that comes too late for an answer must not end the chat.
+  std::optional<InterruptScope> scope;
+  if (edited) scope.emplace([](void*) {}, nullptr);
   Screen screen(std::cout, std::cerr, {shown, shown && is_able() && !is_set("NO_COLOR")});
   if (typed)
     screen.note(
@@ -49,7 +55,7 @@ void chat(AnswerSource& source, const Options& options, bool typed) {
   begin.settings = {options.sampling, options.limits};
   ChatSession session(source, std::move(begin), screen, options.prompt.stats);
   if (!options.prompt.prompt.empty()) session.say(options.prompt.prompt);
-  const std::unique_ptr<LineReader> lines = make_lines(typed, shown);
+  const std::unique_ptr<LineReader> lines = make_lines(typed, edited);
   MessageReader messages(*lines);
   session.run(messages, typed);
 }
