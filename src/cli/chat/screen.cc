@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/error.h"
+
 namespace mantou::cli {
 namespace {
 
@@ -27,6 +29,7 @@ void Screen::print(std::string_view text) {
   if (shown.empty()) return;
   last_ = shown.back();
   out_ << shown << std::flush;
+  if (!out_.good()) fail(ErrorCode::kIo, "cannot write the answer: nobody reads it, or no room");
 }
 
 void Screen::leave_reasoning() {

@@ -255,6 +255,11 @@ TEST_F(ChatSessionTest, ReasoningIsKeptApartAndShownDim) {
   EXPECT_EQ(out_.str(), "[thinking]\nhm[31m\n[answer]\nyes\n");
 }
 
+TEST_F(ChatSessionTest, AnAnswerThatCannotBeWrittenIsAnError) {
+  out_.setstate(std::ios::badbit);
+  EXPECT_THAT(type("a\n"), HasSubstr("cannot write the answer"));
+}
+
 TEST_F(ChatSessionTest, SettingsAreThoseOfTheFlags) {
   ChatSettings first;
   first.sampling.temperature = 0.3;
