@@ -50,7 +50,7 @@ LineHistory::LineHistory(std::filesystem::path file) : file_(std::move(file)) {
   try {
     load();
   } catch (const Error&) {
-    // A chat needs no history.
+    entries_.clear();  // a chat needs no history
   }
 }
 
