@@ -309,6 +309,24 @@ const std::vector<Flag>& table() {
        .help = "The same seed gives the same answer; -1: another one each time.",
        .target = FIELD(sampling.seed),
        .default_text = "-1"},
+      // A server elsewhere.
+      {.name = "url",
+       .verbs = kChat,
+       .group = FlagGroup::kRemote,
+       .value = "URL",
+       .help = "Talk to this server, which speaks the OpenAI protocol, instead of loading a model: "
+               "http://127.0.0.1:8080, or with the path before /chat/completions. --model is one "
+               "of its models; without, it must have just one.",
+       .target = FIELD(remote.url),
+       .default_text = "none"},
+      {.name = "api-key",
+       .verbs = kChat,
+       .group = FlagGroup::kRemote,
+       .value = "KEY",
+       .help = "Sent to the server of --url as a bearer token. The environment hides it from lists "
+               "of processes.",
+       .target = FIELD(remote.api_key),
+       .default_text = "none"},
       // Server.
       {.name = "host",
        .verbs = kServe,
@@ -370,12 +388,12 @@ const std::vector<Flag>& table() {
                "minicpm, or none; auto: as its chat template does.",
        .target = FIELD(server.tool_format)},
       {.name = "reasoning-parser",
-       .verbs = kServe,
-       .group = FlagGroup::kServer,
+       .verbs = kChat | kServe,
+       .group = FlagGroup::kOutput,
        .value = "FORMAT",
-       .help = "How the model marks what it thinks: think, gemma-channel, mistral, or none; auto: "
-               "as its chat template does.",
-       .target = FIELD(server.reasoning_format)},
+       .help = "How the model marks what it thinks: think, gemma-channel, mistral, or none, which "
+               "leaves it in the answer; auto: as its chat template does.",
+       .target = FIELD(prompt.reasoning_format)},
       {.name = "body-limit",
        .verbs = kServe,
        .group = FlagGroup::kServer,

@@ -103,6 +103,9 @@ const Case kCases[] = {
     {"chat", {"--kv-group-size", "32"}, HOLDS(o.model.kv_group_size == 32)},
     {"inspect", {"--quantized-kv-start", "9"}, HOLDS(o.model.quantized_kv_start == 9)},
     {"inspect", {"--kv-start", "9"}, HOLDS(o.model.quantized_kv_start == 9)},
+    {"chat", {"--url", "http://h", "--model", "m"}, HOLDS(o.remote.url == "http://h")},
+    {"chat", {"--url", "h", "--api-key", "k"}, HOLDS(o.remote.api_key == "k")},
+    {"chat", {"--reasoning-parser", "none"}, HOLDS(o.prompt.reasoning_format == "none")},
     {"chat", {"-p", "Hello"}, HOLDS(o.prompt.prompt == "Hello")},
     {"generate", {"--prompt", "-5 degrees"}, HOLDS(o.prompt.prompt == "-5 degrees")},
     {"generate", {"--prompt=--stats"}, HOLDS(o.prompt.prompt == "--stats")},
@@ -151,7 +154,7 @@ const Case kCases[] = {
     {"serve", {"--kv-memory", "100"}, HOLDS(o.server.kv_memory == 100)},
     {"chat", {"--cache-ram", "0"}, HOLDS(o.model.cache_ram == 0)},
     {"serve", {"--tool-call-parser", "hermes"}, HOLDS(o.server.tool_format == "hermes")},
-    {"serve", {"--reasoning-parser", "none"}, HOLDS(o.server.reasoning_format == "none")},
+    {"serve", {"--reasoning-parser", "none"}, HOLDS(o.prompt.reasoning_format == "none")},
     {"serve", {"--body-limit", "8"}, HOLDS(o.server.body_limit == 8)},
     {"serve", {"--api-key", "secret"}, HOLDS(o.server.api_key == "secret")},
     {"serve",
@@ -322,6 +325,13 @@ TEST(Refusals, UnknownVerbSuggestsTheNearest) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_EQ(error.message(), "there is no verb \"sevre\"; did you mean serve?");
   }
+}
+
+TEST(Refusals, AServerElsewhereIsNotToldHowToRun) {
+  EXPECT_EQ(refused("chat", {"--url", "http://h", "--ctx-size", "9"}).message(),
+            "--ctx-size is about a model that is loaded here: leave it out, or leave out --url");
+  EXPECT_EQ(refused("chat", {"--api-key", "k"}).message(),
+            "--api-key is for the server of --url: add --url");
 }
 
 TEST(Refusals, OutOfRangeNamesFlagAndRange) {

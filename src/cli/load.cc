@@ -106,13 +106,20 @@ SchedulerOptions schedule_of(const LoadedModel& model, const ModelOptions& optio
   return schedule;
 }
 
-Request make_request(const LoadedModel& model, const Options& options) {
+Request make_request(const LoadedModel& model, const SamplingOptions& sampling,
+                     const LimitOptions& limits) {
   Request request;
   request.sampling = model.sampling;
   request.sampling.seed = random_bits();
-  apply(options.sampling, request.sampling);
-  apply(options.limits, request.limits);
+  apply(sampling, request.sampling);
+  apply(limits, request.limits);
   return request;
+}
+
+std::string reasoning_format(const PromptOptions& options, const std::string& own) {
+  if (options.reasoning_format == "auto") return own;
+  text::require_reasoning_format(options.reasoning_format, "reasoning_parser");
+  return options.reasoning_format;
 }
 
 text::ChatOptions chat_options(const PromptOptions& options) {

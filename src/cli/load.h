@@ -38,7 +38,11 @@ SchedulerOptions schedule_of(const LoadedModel& model, const ModelOptions& optio
 
 // A request with the options' limits and sampling over the model's defaults; a seed of its own
 // unless one was given. The prompt is the caller's.
-Request make_request(const LoadedModel& model, const Options& options);
+Request make_request(const LoadedModel& model, const SamplingOptions& sampling,
+                     const LimitOptions& limits);
+
+// The format of reasoning that --reasoning-parser names; `own` for "auto".
+std::string reasoning_format(const PromptOptions& options, const std::string& own);
 
 // The template's variables: those of --chat-template-kwargs.
 text::ChatOptions chat_options(const PromptOptions& options);

@@ -57,13 +57,21 @@ struct LimitOptions {
   std::vector<std::string> stop;  // texts that end the answer
 };
 
-// generate, chat; `chat_template_kwargs` also serve.
+// generate, chat; `chat_template_kwargs` and `reasoning_format` also serve, the latter not
+// generate.
 struct PromptOptions {
   std::string prompt;                // generate: empty means standard input; chat: the first turn
   std::string system;                // empty: none
   bool raw = false;                  // no chat template
   std::string chat_template_kwargs;  // a JSON object, checked; empty: none
-  bool stats = false;                // counts and speeds on standard error at the end
+  std::string reasoning_format = "auto";
+  bool stats = false;  // counts and speeds on standard error at the end
+};
+
+// chat with a model that another server has.
+struct RemoteOptions {
+  std::string url;      // empty: the model runs here
+  std::string api_key;  // empty: none is sent
 };
 
 struct ServerOptions {
@@ -72,7 +80,7 @@ struct ServerOptions {
   int queue = 64;           // requests that may wait
   int64_t kv_memory = 0;    // MiB for the states of all requests; 0: what is free
   int64_t body_limit = 32;  // MiB
-  std::string tool_format = "auto", reasoning_format = "auto";
+  std::string tool_format = "auto";
   std::string api_key;                    // empty: none is asked for
   std::vector<std::string> cors_origins;  // sites whose pages may use the server
 };
@@ -104,6 +112,7 @@ struct Options {
   SamplingOptions sampling;
   LimitOptions limits;
   PromptOptions prompt;
+  RemoteOptions remote;
   ServerOptions server;
   BenchOptions bench;
   TokenizeOptions tokenize;

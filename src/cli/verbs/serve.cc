@@ -70,16 +70,13 @@ LoadedModel load_or_end(const ModelOptions& options, const TerminationSignals& s
   return loading.get();
 }
 
-text::OutputFormat output_format(const LoadedModel& model, const ServerOptions& options) {
+text::OutputFormat output_format(const LoadedModel& model, const Options& options) {
   text::OutputFormat format = model.output_format;
-  if (options.tool_format != "auto") {
-    text::require_tool_format(options.tool_format, "tool_call_parser");
-    format.tools = options.tool_format;
+  if (options.server.tool_format != "auto") {
+    text::require_tool_format(options.server.tool_format, "tool_call_parser");
+    format.tools = options.server.tool_format;
   }
-  if (options.reasoning_format != "auto") {
-    text::require_reasoning_format(options.reasoning_format, "reasoning_parser");
-    format.reasoning = options.reasoning_format;
-  }
+  format.reasoning = reasoning_format(options.prompt, format.reasoning);
   return format;
 }
 
@@ -114,9 +111,9 @@ int run_serve(const Options& options) {
   Engine engine(std::move(model.executor), engine_options);
   server.attach({engine, model.tokenizer, model.chat_template, model.name,
                  int64_t(std::time(nullptr)), defaults_of(model, options),
-                 output_format(model, options.server), model.path,
-                 *kRevision ? fmt::format("mantou {} ({})", kProgramVersion, kRevision)
-                            : fmt::format("mantou {}", kProgramVersion)});
+                  output_format(model, options), model.path,
+                  *kRevision ? fmt::format("mantou {} ({})", kProgramVersion, kRevision)
+                             : fmt::format("mantou {}", kProgramVersion)});
   fmt::print("{} is served at http://{}:{}/v1 (loaded in {:.2f} s, context {}; Ctrl-C ends)\n",
              model.name, options.server.host, server.port(), model.load_seconds,
              model.capabilities.context);

@@ -8,7 +8,7 @@ namespace mantou::server {
 
 void count_tokens(const Services& services, const HttpRequest& request,
                   const std::shared_ptr<Responder>& responder) {
-  const MessagesRequest parsed =
+  MessagesRequest parsed =
       parse_messages_request(request.body, services.defaults,
                              services.engine.capabilities().vocab_size, MaxTokens::kUnused);
   const Prompt prompt = render_chat(services, parsed.chat);
