@@ -67,6 +67,9 @@ bool percent_decode(std::string_view text, std::string& out);
 // name.
 std::string request_id(const HttpRequest& request);
 
+// Whether a server's --host is the path of a UNIX socket: it holds a slash or ends in ".sock".
+bool is_socket_path(std::string_view host);
+
 // Headers of every answer to the request: its id, and what a browser from one of `allowed_origins`
 // needs ("*": any; none: nothing, so that browsers keep other sites out).
 Headers common_headers(const std::vector<std::string>& allowed_origins, const HttpRequest& request);

@@ -1,7 +1,9 @@
 #include "server/http_beast_session.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
+#include <cmath>
 #include <utility>
 
 #include "base/log.h"
@@ -11,28 +13,59 @@ namespace mantou::server {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
-using tcp = asio::ip::tcp;
-using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
-Session::Session(const Server& server, tcp::socket socket)
+namespace {
+
+constexpr int kClientLeft = 499;  // in logs, as nginx has it
+constexpr milliseconds kLingerTime{2000};
+
+}  // namespace
+
+Session::Session(const Server& server, Socket socket)
     : server_(server),
       limits_(server.options.limits),
-      socket_(std::move(socket)),
+      stream_(std::move(socket), server.tls.get()),
       timer_(*server.io),
       reader_(limits_) {}
 
 void Session::start() {
+  arm(limits_.header_time);
+  stream_.handshake([this, self = shared_from_this()](error_code error) {
+    if (phase_ == Phase::kClosed) return;
+    if (error) {
+      log_info("handshake", {{"error", error.message()}});
+      return close();
+    }
+    become_idle();
+    read();
+  });
+}
+
+void Session::become_idle() {
+  phase_ = Phase::kIdle;
+  idle_since_ = Clock::now();
   arm(limits_.idle_time);
-  read();
 }
 
-void Session::close_when_idle() {
-  if (channel_) return channel_->close_after();
-  if (phase_ == Phase::kIdle) close();
+void Session::close_after_answer() {
   keep_alive_ = false;
+  if (channel_) channel_->close_after();
 }
 
-void Session::arm(std::chrono::milliseconds time) {
+void Session::begin_transfer() {
+  transfer_since_ = Clock::now();
+  transfer_bytes_ = 0;
+}
+
+// The next piece has `time`, all pieces together that and what the slowest rate allows.
+void Session::arm_transfer(milliseconds time) {
+  const milliseconds allowed{1000 * transfer_bytes_ / limits_.slowest_rate};
+  const auto left = transfer_since_ + time + allowed - Clock::now();
+  arm(std::clamp(std::chrono::duration_cast<milliseconds>(left), milliseconds(0), time));
+}
+
+void Session::arm(milliseconds time) {
   const uint64_t round = ++timer_round_;
   timer_.expires_after(time);
   timer_.async_wait([this, self = shared_from_this(), round](error_code error) {
@@ -51,11 +84,10 @@ void Session::close() {
   phase_ = Phase::kClosed;
   ++timer_round_;
   timer_.cancel();
-  error_code ignored;
-  socket_.close(ignored);
+  stream_.close();
   if (channel_) {
     channel_->set_gone();
-    log("client", "gone");
+    log(kClientLeft);
     channel_.reset();
   }
   server_.remove(shared_from_this());
@@ -65,11 +97,11 @@ void Session::read() {
   const bool full = phase_ == Phase::kResponse && input_.size() >= limits_.header_bytes;
   if (reading_ || full || client_finished_ || phase_ == Phase::kClosed) return;
   reading_ = true;
-  socket_.async_read_some(asio::buffer(chunk_),
-                          [this, self = shared_from_this()](error_code error, size_t size) {
-                            reading_ = false;
-                            on_read(error, size);
-                          });
+  stream_.read_some(asio::buffer(chunk_),
+                    [this, self = shared_from_this()](error_code error, size_t size) {
+                      reading_ = false;
+                      on_read(error, size);
+                    });
 }
 
 void Session::on_read(error_code error, size_t size) {
@@ -77,7 +109,10 @@ void Session::on_read(error_code error, size_t size) {
   if (error == asio::error::eof) return on_end_of_input();
   if (error) return close();
   if (phase_ != Phase::kLinger) input_.append(chunk_.data(), size);
-  if (phase_ == Phase::kBody) arm(limits_.body_time);
+  if (phase_ == Phase::kBody) {
+    transfer_bytes_ += size;
+    arm_transfer(limits_.body_time);
+  }
   advance();
   read();
 }
@@ -85,9 +120,7 @@ void Session::on_read(error_code error, size_t size) {
 void Session::on_end_of_input() {
   client_finished_ = true;
   if (phase_ != Phase::kResponse) return close();
-  // Completes at a reset, or with close().
-  socket_.async_wait(tcp::socket::wait_error,
-                     [self = shared_from_this()](error_code) { self->close(); });
+  stream_.wait_for_error([self = shared_from_this()](error_code) { self->close(); });
   if (!channel_->probe()) close();
 }
 
@@ -105,7 +138,8 @@ void Session::advance() {
     if (state == RequestReader::State::kDone) return dispatch(reader_.take());
     if (phase_ == Phase::kHeader && reader_.header_done()) {
       phase_ = Phase::kBody;
-      arm(limits_.body_time);
+      begin_transfer();
+      arm_transfer(limits_.body_time);
     }
     if (state == RequestReader::State::kContinue) {
       batch_ = {.bytes = "HTTP/1.1 100 Continue\r\n\r\n"};
@@ -126,6 +160,7 @@ std::shared_ptr<ResponseChannel> Session::open_channel(const HttpRequest& reques
   log_id_ = request.id;
   log_method_ = request.method;
   log_path_ = request.path;
+  log_bytes_ = 0;
   phase_ = Phase::kResponse;
   ++timer_round_;
   timer_.cancel();
@@ -160,6 +195,7 @@ void Session::pump() {
     return close();
   }
   if (!batch_.bytes.empty()) {
+    begin_transfer();
     write();
   } else if (batch_.last) {
     response_done();
@@ -169,13 +205,15 @@ void Session::pump() {
 // Writes batch_.bytes to the end; each piece the client takes renews its time.
 void Session::write() {
   writing_ = true;
-  if (phase_ == Phase::kResponse) arm(limits_.write_time);
+  if (phase_ == Phase::kResponse) arm_transfer(limits_.write_time);
   const auto rest = asio::buffer(batch_.bytes) + written_;
-  socket_.async_write_some(rest, [this, self = shared_from_this()](error_code error, size_t size) {
+  stream_.write_some(rest, [this, self = shared_from_this()](error_code error, size_t size) {
     writing_ = false;
     if (phase_ == Phase::kClosed) return;
     if (error) return close();
     written_ += size;
+    transfer_bytes_ += size;
+    log_bytes_ += size;
     if (written_ < batch_.bytes.size()) return write();
     written_ = 0;
     batch_.bytes.clear();
@@ -188,17 +226,16 @@ void Session::write() {
 }
 
 void Session::response_done() {
-  const auto ms = std::chrono::duration<double, std::milli>(Clock::now() - started_).count();
-  log("ms", fmt::format("{:.1f}", ms));
+  log(channel_->status());
   channel_.reset();
   if (batch_.close) return linger();
   batch_ = {};
   reader_ = RequestReader(limits_);
-  phase_ = Phase::kIdle;
-  arm(limits_.idle_time);
+  become_idle();
   advance();
   if (client_finished_ && phase_ != Phase::kResponse) return close();
   read();
+  if (idle()) server_.idle();
 }
 
 // Lets the client read the answer before the connection goes: closing with unread input would reset
@@ -207,18 +244,19 @@ void Session::linger() {
   if (client_finished_) return close();
   phase_ = Phase::kLinger;
   input_.clear();
-  error_code ignored;
-  socket_.shutdown(tcp::socket::shutdown_send, ignored);
-  arm(std::chrono::milliseconds(2000));
+  arm(kLingerTime);
+  stream_.finish_sending([self = shared_from_this()](error_code) {});
   read();
 }
 
-void Session::log(std::string_view key, std::string_view value) const {
+void Session::log(int status) const {
+  const double ms = std::chrono::duration<double, std::milli>(Clock::now() - started_).count();
   log_info("request", {{"id", log_id_},
                        {"method", log_method_},
                        {"path", log_path_},
-                       {"status", channel_->status()},
-                       {key, value}});
+                       {"status", status},
+                       {"bytes", log_bytes_},
+                       {"ms", std::round(10 * ms) / 10}});
 }
 
 }  // namespace mantou::server

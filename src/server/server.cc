@@ -28,14 +28,6 @@ void run_endpoint(const Route& route, const Services& services, const HttpReques
   }
 }
 
-// Takes the same time wherever the first difference is.
-bool equal_secret(std::string_view given, std::string_view secret) {
-  unsigned difference = given.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i)
-    difference |= unsigned(uint8_t(given[i]) ^ uint8_t(secret[i % secret.size()]));
-  return difference == 0;
-}
-
 HttpResponse loading_response() {
   return {503,
           R"({"status": "loading model", "error": {"message": "Loading model", )"
@@ -44,9 +36,21 @@ HttpResponse loading_response() {
           {{"Retry-After", "1"}}};
 }
 
+HttpResponse ending_response() {
+  return error_response(Error(ErrorCode::kUnavailable, "the server is shutting down"));
+}
+
+// For what Access refuses.
+HttpResponse refusal_response(const HttpProblem& problem) {
+  HttpResponse response = error_response(problem.status, problem.message);
+  if (problem.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
 }  // namespace
 
-Server::Server(ServerOptions options) : options_(std::move(options)) {
+Server::Server(ServerOptions options)
+    : options_(std::move(options)), access_(options_.access, options_.http.host) {
   http_ = std::make_unique<HttpServer>(
       options_.http, [this](HttpRequest request, const std::shared_ptr<Responder>& responder) {
         handle(std::move(request), responder);
@@ -71,34 +75,28 @@ std::shared_ptr<const Services> Server::services() const {
   return services_;
 }
 
-void Server::stop_accepting() { http_->stop_accepting(); }
+void Server::stop_accepting() {
+  ending_ = true;
+  http_->stop_accepting();
+}
 
 void Server::stop(std::chrono::milliseconds grace) {
-  http_->stop_accepting();
+  stop_accepting();
   jobs_.close();
   for (std::thread& worker : workers_) worker.join();
   workers_.clear();
   http_->stop(grace);
 }
 
-bool Server::authorized(const HttpRequest& request) const {
-  if (options_.api_key.empty()) return true;
-  constexpr std::string_view kScheme = "Bearer ";
-  const std::string_view given = request.header("authorization");
-  return given.size() > kScheme.size() &&
-         equal_ignoring_case(given.substr(0, kScheme.size()), kScheme) &&
-         equal_secret(given.substr(kScheme.size()), options_.api_key);
-}
-
 void Server::handle(HttpRequest request, const std::shared_ptr<Responder>& responder) {
   const RouteResult found = find_route(request.method, request.path);
   if (found.route == nullptr) return responder->send(found.response);
   const Route& route = *found.route;
-  if (!route.open && !authorized(request)) {
-    HttpResponse refusal = error_response(401, "this server needs its API key as a bearer token");
-    refusal.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return responder->send(std::move(refusal));
+  if (!route.open) {
+    if (const auto problem = access_.refusal(request))
+      return responder->send(refusal_response(*problem));
   }
+  if (ending_) return responder->send(ending_response());
   std::shared_ptr<const Services> services = this->services();
   if (!services) return responder->send(loading_response());
   if (route.run_on == RunOn::kIo) return run_endpoint(route, *services, request, responder);
@@ -106,8 +104,7 @@ void Server::handle(HttpRequest request, const std::shared_ptr<Responder>& respo
               shared = std::make_shared<const HttpRequest>(std::move(request))] {
     run_endpoint(route, *services, *shared, responder);
   };
-  if (!jobs_.push(std::move(job)))
-    responder->send(error_response(Error(ErrorCode::kUnavailable, "the server is shutting down")));
+  if (!jobs_.push(std::move(job))) responder->send(ending_response());
 }
 
 }  // namespace mantou::server
