@@ -11,8 +11,8 @@
 #   soak     a server under thousands of connections and chats that break off: threads, memory, /health
 # --full: long property runs, a minute for each fuzz target, sanitizers on every suite (ThreadSanitizer
 # without arithmetic on one thread), clang-tidy on every file, 100,000 connections and half an hour of
-# chats. MANTOU_FUZZ_SECONDS: another time for
-# each fuzz target. The last line counts what passed and failed; build/results/ holds reports and logs.
+# chats. MANTOU_FUZZ_SECONDS: another time for each fuzz target. The last line counts what passed and
+# failed; build/results/ holds reports and logs.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"

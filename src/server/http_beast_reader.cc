@@ -37,6 +37,7 @@ RequestReader::~RequestReader() = default;
 RequestReader& RequestReader::operator=(RequestReader&&) noexcept = default;
 
 bool RequestReader::header_done() const { return parser_->beast.is_header_done(); }
+const HttpRequest& RequestReader::head() const { return parser_->request; }
 HttpRequest RequestReader::take() { return std::move(parser_->request); }
 const HttpProblem& RequestReader::problem() const { return parser_->problem; }
 

@@ -130,6 +130,7 @@ void Session::advance() {
     started_ = Clock::now();
     arm(limits_.header_time);
   }
+  bool head_arrived = false, client_waits = false;
   while (!input_.empty() && (phase_ == Phase::kHeader || phase_ == Phase::kBody)) {
     size_t used = 0;
     const RequestReader::State state = reader_.feed(input_, used);
@@ -138,15 +139,20 @@ void Session::advance() {
     if (state == RequestReader::State::kDone) return dispatch(reader_.take());
     if (phase_ == Phase::kHeader && reader_.header_done()) {
       phase_ = Phase::kBody;
+      head_arrived = true;
       begin_transfer();
       arm_transfer(limits_.body_time);
     }
-    if (state == RequestReader::State::kContinue) {
-      batch_ = {.bytes = "HTTP/1.1 100 Continue\r\n\r\n"};
-      write();
-    } else if (used == 0) {
-      return;
-    }
+    client_waits |= state == RequestReader::State::kContinue;
+    if (used == 0) break;
+  }
+  if (!head_arrived) return;
+  if (server_.check) {
+    if (auto refusal = server_.check(reader_.head())) return answer_and_close(std::move(*refusal));
+  }
+  if (client_waits) {
+    batch_ = {.bytes = "HTTP/1.1 100 Continue\r\n\r\n"};
+    write();
   }
 }
 
@@ -180,11 +186,16 @@ void Session::dispatch(HttpRequest request) {
 }
 
 void Session::refuse(const HttpProblem& problem) {
+  answer_and_close(error_response(problem.status, problem.message));
+}
+
+// Instead of reading on.
+void Session::answer_and_close(HttpResponse response) {
   HttpRequest request = reader_.take();
   request.keep_alive = false;
   request.id = request_id(request);
   channel_ = open_channel(request);
-  channel_->send(error_response(problem.status, problem.message));
+  channel_->send(std::move(response));
 }
 
 void Session::pump() {

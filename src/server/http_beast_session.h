@@ -34,6 +34,7 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Server {
     const HttpOptions options;
     const HttpHandler handler;
+    const HeadCheck check;
     // Shared with the channels, which may be written to after the server is gone.
     const std::shared_ptr<boost::asio::io_context> io;
     const std::unique_ptr<boost::asio::ssl::context> tls;         // null: plain
@@ -63,6 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void on_end_of_input();
   void advance();
   void dispatch(HttpRequest request);
+  void answer_and_close(HttpResponse response);
   void refuse(const HttpProblem& problem);
   std::shared_ptr<ResponseChannel> open_channel(const HttpRequest& request);
   void pump();

@@ -44,13 +44,17 @@ struct HttpOptions {
 };
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Responder>)>;
+// The answer to a request that needs no look at its body, which is not there yet: a refusal.
+using HeadCheck = std::function<std::optional<HttpResponse>(const HttpRequest&)>;
 
 class HttpServer {
  public:
   class Transport;  // http_beast.cc
 
   // Listens when it returns. kIo or kInvalidArgument naming host, port or file otherwise.
-  HttpServer(HttpOptions options, HttpHandler handler);
+  // Where a body is still to come, `check` is asked before it is read. Both are called on the io
+  // thread.
+  HttpServer(HttpOptions options, HttpHandler handler, HeadCheck check = {});
   ~HttpServer();  // closes everything at once
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -92,6 +96,7 @@ class RequestReader {
   // Takes a beginning of `bytes`; says in `used` how much. The rest comes again, with what follows.
   State feed(std::string_view bytes, size_t& used);
   bool header_done() const;
+  const HttpRequest& head() const;  // when header_done(): all but the body
   HttpRequest take();
   const HttpProblem& problem() const;
 

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "server/api_error.h"
-#include "server/router.h"
 
 namespace mantou::server {
 namespace {
@@ -52,8 +51,12 @@ HttpResponse refusal_response(const HttpProblem& problem) {
 Server::Server(ServerOptions options)
     : options_(std::move(options)), access_(options_.access, options_.http.host) {
   http_ = std::make_unique<HttpServer>(
-      options_.http, [this](HttpRequest request, const std::shared_ptr<Responder>& responder) {
+      options_.http,
+      [this](HttpRequest request, const std::shared_ptr<Responder>& responder) {
         handle(std::move(request), responder);
+      },
+      [this](const HttpRequest& head) {
+        return refusal(find_route(head.method, head.path), head);
       });
   for (int i = 0; i < std::max(1, options_.workers); ++i) {
     workers_.emplace_back([this] {
@@ -88,17 +91,23 @@ void Server::stop(std::chrono::milliseconds grace) {
   http_->stop(grace);
 }
 
+// What a request is answered with whatever its body says.
+std::optional<HttpResponse> Server::refusal(const RouteResult& found,
+                                            const HttpRequest& request) const {
+  if (found.route == nullptr) return found.response;
+  if (!found.route->open) {
+    if (const auto problem = access_.refusal(request)) return refusal_response(*problem);
+  }
+  if (ending_) return ending_response();
+  if (!services()) return loading_response();
+  return std::nullopt;
+}
+
 void Server::handle(HttpRequest request, const std::shared_ptr<Responder>& responder) {
   const RouteResult found = find_route(request.method, request.path);
-  if (found.route == nullptr) return responder->send(found.response);
+  if (auto response = refusal(found, request)) return responder->send(std::move(*response));
   const Route& route = *found.route;
-  if (!route.open) {
-    if (const auto problem = access_.refusal(request))
-      return responder->send(refusal_response(*problem));
-  }
-  if (ending_) return responder->send(ending_response());
   std::shared_ptr<const Services> services = this->services();
-  if (!services) return responder->send(loading_response());
   if (route.run_on == RunOn::kIo) return run_endpoint(route, *services, request, responder);
   auto job = [&route, services, responder,
               shared = std::make_shared<const HttpRequest>(std::move(request))] {

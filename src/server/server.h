@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,7 @@
 #include "server/access.h"
 #include "server/http.h"
 #include "server/http_server.h"
+#include "server/router.h"
 #include "server/services.h"
 
 namespace mantou::server {
@@ -48,6 +50,7 @@ class Server {
 
  private:
   void handle(HttpRequest request, const std::shared_ptr<Responder>& responder);
+  std::optional<HttpResponse> refusal(const RouteResult& found, const HttpRequest& request) const;
   std::shared_ptr<const Services> services() const;
 
   const ServerOptions options_;

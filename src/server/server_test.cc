@@ -681,6 +681,32 @@ TEST_F(ServerTest, TheApiKeyIsAskedForEverywhereButHealth) {
   EXPECT_EQ(client.get("/v1/models", "Authorization: Bearer secret\r\n").status, 200);
 }
 
+TEST_F(ServerTest, WhatTheHeadDecidesIsAnsweredBeforeTheBody) {
+  options_.access.api_keys = {"secret"};
+  start();
+  const struct {
+    std::string head;
+    int status;
+  } cases[] = {
+      {"POST /v1/chat/completions HTTP/1.1\r\n", 401},
+      {"POST /nowhere HTTP/1.1\r\n", 404},
+      {"POST /v1/models HTTP/1.1\r\nAuthorization: Bearer secret\r\n", 405},
+  };
+  for (const auto& [head, status] : cases) {
+    for (const char* expect : {"", "Expect: 100-continue\r\n"}) {
+      TestClient client(port());
+      client.send(head + expect + "Host: localhost\r\nContent-Length: 1000000\r\n\r\n");
+      const Reply reply = client.read();
+      EXPECT_EQ(reply.status, status) << head;
+      EXPECT_EQ(reply.header("connection"), "close");
+      EXPECT_TRUE(client.closed());
+    }
+  }
+  TestClient client(port());
+  EXPECT_EQ(client.post("/v1/chat/completions", chat_body()).status, 401);
+  EXPECT_EQ(client.get("/health").status, 200) << "a body that is there ends no connection";
+}
+
 TEST_F(ServerTest, BrowsersOfOtherSitesAreKeptOutUnlessAllowed) {
   start();
   {
