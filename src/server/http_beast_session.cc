@@ -119,7 +119,8 @@ void Session::on_read(error_code error, size_t size) {
 
 void Session::on_end_of_input() {
   client_finished_ = true;
-  if (phase_ != Phase::kResponse) return close();
+  if (phase_ == Phase::kLinger) return close();
+  if (phase_ != Phase::kResponse) return linger();
   stream_.wait_for_error([self = shared_from_this()](error_code) { self->close(); });
   if (!channel_->probe()) close();
 }
@@ -244,7 +245,7 @@ void Session::response_done() {
   reader_ = RequestReader(limits_);
   become_idle();
   advance();
-  if (client_finished_ && phase_ != Phase::kResponse) return close();
+  if (client_finished_ && phase_ != Phase::kResponse) return linger();
   read();
   if (idle()) server_.idle();
 }
@@ -252,11 +253,12 @@ void Session::response_done() {
 // Lets the client read the answer before the connection goes: closing with unread input would reset
 // it. What still comes in is thrown away, for a short time.
 void Session::linger() {
-  if (client_finished_) return close();
   phase_ = Phase::kLinger;
   input_.clear();
   arm(kLingerTime);
-  stream_.finish_sending([self = shared_from_this()](error_code) {});
+  stream_.finish_sending([this, self = shared_from_this()](error_code) {
+    if (client_finished_) close();
+  });
   read();
 }
 

@@ -84,6 +84,14 @@ TEST_F(TlsTest, AClientThatSendsNothingMoreIsAnswered) {
   std::this_thread::sleep_for(20ms);
   responder->send({200, "here"});
   EXPECT_EQ(client.read_final().body, "here");
+  EXPECT_TRUE(client.closed());
+  EXPECT_TRUE(client.ended_in_order());
+
+  TlsClient idle(port());
+  EXPECT_EQ(idle.get("/").status, 200);
+  idle.finish_sending();
+  EXPECT_TRUE(idle.closed());
+  EXPECT_TRUE(idle.ended_in_order());
 }
 
 TEST_F(TlsTest, NoticesAClientThatLeaves) {
