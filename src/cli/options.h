@@ -75,14 +75,21 @@ struct RemoteOptions {
 };
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";
+  std::string host = "127.0.0.1";  // or the path of a UNIX socket
   int port = 8080;
   int queue = 64;           // requests that may wait
   int64_t kv_memory = 0;    // MiB for the states of all requests; 0: what is free
   int64_t body_limit = 32;  // MiB
   std::string tool_format = "auto";
-  std::string api_key;                    // empty: none is asked for
-  std::vector<std::string> cors_origins;  // sites whose pages may use the server
+  std::vector<std::string> api_keys;        // each may hold several, with commas between
+  std::string api_key_file;                 // none of both: no key is asked for
+  std::string ssl_cert_file, ssl_key_file;  // PEM; both: TLS
+  std::vector<std::string> cors_origins;    // sites whose pages may use the server
+  std::vector<std::string> allowed_hosts;   // further names the server answers to
+  int max_connections = 1024;
+  int timeout = 30;             // seconds a client may be silent within a request or an answer
+  int keep_alive_timeout = 75;  // … and between two requests
+  int shutdown_timeout = 30;    // seconds for answers in progress at the end
 };
 
 // Each combination of the lists is one row of the result.
@@ -118,6 +125,7 @@ struct Options {
   TokenizeOptions tokenize;
   CacheOptions cache;
   LogLevel log_level = LogLevel::kWarn;
+  LogFormat log_format = LogFormat::kText;
   bool json = false;      // inspect, fit, ls, tokenize
   bool markdown = false;  // help
   std::string topic;      // help: the verb asked about

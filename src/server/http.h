@@ -71,6 +71,9 @@ std::string query_value(std::string_view query, std::string_view name);
 // name.
 std::string request_id(const HttpRequest& request);
 
+// Whether a server's --host is the path of a UNIX socket: it holds a slash or ends in ".sock".
+bool is_socket_path(std::string_view host);
+
 // Headers of every answer to the request: its id, under the names of OpenAI and Anthropic, and what
 // a browser from one of `allowed_origins` needs ("*": any; none: nothing, so that browsers keep
 // other sites out).

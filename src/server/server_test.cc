@@ -707,9 +707,14 @@ TEST_F(ServerTest, ShutdownEndsStreamsWithAnErrorAndRefusesNewWork) {
   EXPECT_EQ(idle.get("/health").status, 200);
   std::this_thread::sleep_for(30ms);
   server_->stop_accepting();
+  Reply late = idle.get("/v1/models");
+  for (int i = 0; i < 5000 && late.header("connection").empty(); ++i) late = idle.get("/v1/models");
+  EXPECT_EQ(late.status, 503) << "the running stream goes on, but nothing new begins";
+  EXPECT_EQ(late.header("retry-after"), "1");
+  EXPECT_EQ(late.json()["error"]["type"], "unavailable_error");
+  EXPECT_TRUE(idle.closed());
   EXPECT_FALSE(engine_->shutdown(20ms));
   server_->stop(5s);
-  EXPECT_TRUE(idle.closed());
   const Reply refused = whole.read();
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.json()["error"]["type"], "unavailable_error");
@@ -719,7 +724,7 @@ TEST_F(ServerTest, ShutdownEndsStreamsWithAnErrorAndRefusesNewWork) {
 }
 
 TEST_F(ServerTest, TheApiKeyIsAskedForEverywhereButHealth) {
-  options_.api_key = "secret";
+  options_.access.api_keys = {"secret"};
   start();
   TestClient client(port());
   EXPECT_EQ(client.get("/health").status, 200);
@@ -729,6 +734,32 @@ TEST_F(ServerTest, TheApiKeyIsAskedForEverywhereButHealth) {
   for (const char* wrong : {"Bearer secre", "Bearer secret2", "Bearer ", "secret", "Basic secret"})
     EXPECT_EQ(client.get("/v1/models", fmt::format("Authorization: {}\r\n", wrong)).status, 401);
   EXPECT_EQ(client.get("/v1/models", "Authorization: Bearer secret\r\n").status, 200);
+}
+
+TEST_F(ServerTest, WhatTheHeadDecidesIsAnsweredBeforeTheBody) {
+  options_.access.api_keys = {"secret"};
+  start();
+  const struct {
+    std::string head;
+    int status;
+  } cases[] = {
+      {"POST /v1/chat/completions HTTP/1.1\r\n", 401},
+      {"POST /nowhere HTTP/1.1\r\n", 404},
+      {"POST /v1/models HTTP/1.1\r\nAuthorization: Bearer secret\r\n", 405},
+  };
+  for (const auto& [head, status] : cases) {
+    for (const char* expect : {"", "Expect: 100-continue\r\n"}) {
+      TestClient client(port());
+      client.send(head + expect + "Host: localhost\r\nContent-Length: 1000000\r\n\r\n");
+      const Reply reply = client.read();
+      EXPECT_EQ(reply.status, status) << head;
+      EXPECT_EQ(reply.header("connection"), "close");
+      EXPECT_TRUE(client.closed());
+    }
+  }
+  TestClient client(port());
+  EXPECT_EQ(client.post("/v1/chat/completions", chat_body()).status, 401);
+  EXPECT_EQ(client.get("/health").status, 200) << "a body that is there ends no connection";
 }
 
 TEST_F(ServerTest, BrowsersOfOtherSitesAreKeptOutUnlessAllowed) {
@@ -746,11 +777,40 @@ TEST_F(ServerTest, BrowsersOfOtherSitesAreKeptOutUnlessAllowed) {
   EXPECT_EQ(client.get("/health", "Origin: http://evil.example\r\n")
                 .header("access-control-allow-origin"),
             "");
-  client.request("OPTIONS", "/v1/chat/completions", {}, "Origin: http://ui.example\r\n");
+  // What a browser asks before it lets the openai and the anthropic package of JavaScript send.
+  const std::string wanted =
+      "anthropic-dangerous-direct-browser-access,anthropic-version,authorization,content-type,"
+      "openai-organization,x-api-key,x-stainless-lang,x-stainless-retry-count";
+  client.request("OPTIONS", "/v1/chat/completions", {},
+                 "Origin: http://ui.example\r\nAccess-Control-Request-Method: POST\r\n"
+                 "Access-Control-Request-Headers: " +
+                     wanted + "\r\n");
   const Reply reply = client.read();
   EXPECT_EQ(reply.status, 204);
   EXPECT_EQ(reply.header("access-control-allow-origin"), "http://ui.example");
+  EXPECT_EQ(reply.header("access-control-allow-headers"), wanted);
+  EXPECT_THAT(reply.header("access-control-allow-methods"), HasSubstr("POST"));
+  EXPECT_EQ(reply.header("vary"), "Origin");
   EXPECT_EQ(reply.header("allow"), "POST, OPTIONS");
+  const Reply answer = client.get("/health", "Origin: http://ui.example\r\n");
+  EXPECT_EQ(answer.header("access-control-allow-origin"), "http://ui.example");
+  EXPECT_THAT(answer.header("access-control-expose-headers"), HasSubstr("x-request-id"));
+  client.request("OPTIONS", "/v1/chat/completions", {},
+                 "Origin: http://evil.example\r\nAccess-Control-Request-Headers: x-api-key\r\n");
+  const Reply other = client.read();
+  EXPECT_EQ(other.header("access-control-allow-origin"), "");
+  EXPECT_EQ(other.header("access-control-allow-headers"), "");
+}
+
+TEST_F(ServerTest, ThePageOfAnotherNameMayNotUseTheServer) {
+  start();
+  TestClient client(port());
+  client.send("GET /v1/models HTTP/1.1\r\nHost: rebound.example:8080\r\n\r\n");
+  const Reply reply = client.read();
+  EXPECT_EQ(reply.status, 403);
+  EXPECT_THAT(reply.json()["error"]["message"].get<std::string>(),
+              HasSubstr("'rebound.example'; if it shall be, start it with --allowed-hosts"));
+  EXPECT_EQ(client.get("/v1/models").status, 200);
 }
 
 }  // namespace
