@@ -280,7 +280,7 @@ TEST_F(RemoteSourceTest, TalksToTheServerOfThisProject) {
   Engine engine(std::make_unique<FakeExecutor>(script));
   server::ServerOptions server_options;
   server_options.http.port = 0;
-  server_options.access.keys = {"k"};
+  server_options.access.api_keys = {"k"};
   server::Server server(server_options);
   text::OutputFormat format;
   format.reasoning = "think";

@@ -371,7 +371,7 @@ TEST_F(MessagesTest, RefusalsHaveAnthropicsShape) {
 }
 
 TEST_F(MessagesTest, WhatMayPassIsToldApart) {
-  options_.access.keys = {"secret"};
+  options_.access.api_keys = {"secret"};
   server_ = std::make_unique<Server>(options_);
   const std::string body = messages_body().dump();
   {
