@@ -222,6 +222,7 @@ TEST_F(UnixSocketTest, AnswersAndLeavesNothingBehind) {
 TEST_F(UnixSocketTest, AFileThatNobodyListensOnIsReplaced) {
   {
     const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    ASSERT_GE(fd, 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path_.copy(address.sun_path, sizeof address.sun_path - 1);
