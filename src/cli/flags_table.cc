@@ -388,8 +388,9 @@ const std::vector<Flag>& table() {
        .verbs = kServe,
        .group = FlagGroup::kServer,
        .value = "KEY",
-       .help = "Requests must bring this key as a bearer token or as x-api-key; only /health answers "
-               "without. The environment hides it from lists of processes.",
+       .help =
+           "Requests must bring this key as a bearer token or as x-api-key; only /health answers "
+           "without. The environment hides it from lists of processes.",
        .target = FIELD(server.api_key),
        .default_text = "none"},
       {.name = "cors-origin",

@@ -100,6 +100,8 @@ void read_output_format(const Json& value, const std::string& path, GenerationFi
 }
 
 void read_output_config(const Fields& fields, ChatRequest& chat) {
+  if (const Json* format = fields.find("output_format"))  // where betas of the API had it
+    read_output_format(*format, "output_format", chat.generation);
   const Json* value = fields.find("output_config");
   if (value == nullptr) return;
   const Fields config(*value, "output_config");

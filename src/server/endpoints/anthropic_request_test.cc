@@ -197,6 +197,9 @@ TEST(AnthropicRequest, SamplingStopsAndStructuredOutput) {
   EXPECT_EQ(fields.grammar->source.kind, text::GrammarKind::kJsonSchema);
   EXPECT_EQ(fields.grammar->source.text, R"({"type":"object"})");
   EXPECT_EQ(fields.grammar->field, "output_config.format.schema");
+  EXPECT_EQ(parse_fields(R"("output_format": {"type": "json_schema", "schema": {}})")
+                .chat.generation.grammar->field,
+            "output_format.schema");
 }
 
 TEST(AnthropicRequest, CountingNeedsNoLimit) {
