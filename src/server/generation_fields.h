@@ -41,6 +41,7 @@ const Json& read_messages(const Fields& fields);
 struct ChatRequest {
   Json messages;  // an array, not empty; the chat template checks the messages themselves
   text::ChatOptions chat;
+  bool maps_roles = false;  // role_mapping: mlx-lm's way to write chats without a template
   GenerationFields generation;
 };
 ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,

@@ -80,7 +80,7 @@ constexpr Single kOwn[] = {
 
 struct Timed {
   std::string_view name, help;
-  Histogram EngineStats::*histogram;
+  Histogram EngineStats::* histogram;
 };
 
 constexpr Timed kHistograms[] = {
@@ -182,10 +182,11 @@ std::string metrics_text(const EngineStats& stats, std::string_view model, int64
   PrometheusText out;
   out.set_scope("mantou:", "model_name", model);
   add_all(out, kOwn, stats);
-  const PrometheusText::Sample finished[] = {{"stop", double(stats.count(FinishReason::kStop))},
-                                             {"length", double(stats.count(FinishReason::kLength))},
-                                             {"abort", double(stats.count(FinishReason::kCancelled))},
-                                             {"error", double(stats.count(FinishReason::kError))}};
+  const PrometheusText::Sample finished[] = {
+      {"stop", double(stats.count(FinishReason::kStop))},
+      {"length", double(stats.count(FinishReason::kLength))},
+      {"abort", double(stats.count(FinishReason::kCancelled))},
+      {"error", double(stats.count(FinishReason::kError))}};
   out.add(Type::kCounter, "request_success_total", "Requests that have ended, by how.",
           "finished_reason", finished);
   for (const Timed& each : kHistograms) out.add(each.name, each.help, stats.*each.histogram);

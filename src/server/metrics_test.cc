@@ -45,15 +45,14 @@ std::map<std::string, Family> parsed(const std::string& text) {
     }
     if (!std::regex_match(line, match, kSample)) throw std::runtime_error("no sample: " + line);
     const std::string name = match[1];
-    const bool own = families[family].type == "histogram"
-                         ? name == family + "_bucket" || name == family + "_sum" ||
-                               name == family + "_count"
-                         : name == family;
+    const bool own =
+        families[family].type == "histogram"
+            ? name == family + "_bucket" || name == family + "_sum" || name == family + "_count"
+            : name == family;
     if (!own) throw std::runtime_error("outside its family: " + line);
     const std::string number = match[3];
-    families[family].samples.emplace_back(
-        name.substr(family.size()) + match[2].str(),
-        number == "+Inf" ? HUGE_VAL : std::stod(number));
+    families[family].samples.emplace_back(name.substr(family.size()) + match[2].str(),
+                                          number == "+Inf" ? HUGE_VAL : std::stod(number));
   }
   return families;
 }
@@ -98,11 +97,10 @@ TEST(MetricsTest, EveryFamilyIsWellFormed) {
   EXPECT_EQ(value(families, "process_start_time_seconds"), 1700000000);
   const std::string model = R"({model_name="org/\"tiny\"\\1\n")";
   EXPECT_THAT(families.at("mantou:request_success_total").samples,
-              testing::ElementsAre(
-                  std::pair(model + R"(,finished_reason="stop"})", 3.0),
-                  std::pair(model + R"(,finished_reason="length"})", 2.0),
-                  std::pair(model + R"(,finished_reason="abort"})", 1.0),
-                  std::pair(model + R"(,finished_reason="error"})", 4.0)));
+              testing::ElementsAre(std::pair(model + R"(,finished_reason="stop"})", 3.0),
+                                   std::pair(model + R"(,finished_reason="length"})", 2.0),
+                                   std::pair(model + R"(,finished_reason="abort"})", 1.0),
+                                   std::pair(model + R"(,finished_reason="error"})", 4.0)));
 }
 
 TEST(MetricsTest, BucketsAreCumulativeAndEndWithInfinity) {
@@ -147,15 +145,15 @@ TEST(MetricsTest, NamesAreThoseOfVllmAndLlamaServer) {
        {"num_requests_running", "num_requests_waiting", "kv_cache_usage_perc",
         "prefix_cache_queries_total", "prefix_cache_hits_total", "prompt_tokens_total",
         "generation_tokens_total", "request_success_total", "time_to_first_token_seconds",
-        "inter_token_latency_seconds", "request_queue_time_seconds",
-        "request_prefill_time_seconds", "request_decode_time_seconds",
-        "e2e_request_latency_seconds", "request_prompt_tokens", "request_generation_tokens"})
+        "inter_token_latency_seconds", "request_queue_time_seconds", "request_prefill_time_seconds",
+        "request_decode_time_seconds", "e2e_request_latency_seconds", "request_prompt_tokens",
+        "request_generation_tokens"})
     EXPECT_THAT(families, Contains(Key(std::string("mantou:") + name)));
   for (const char* name :
        {"prompt_tokens_total", "prompt_tokens_cached_total", "prompt_seconds_total",
         "tokens_predicted_total", "tokens_predicted_seconds_total", "n_decode_total",
-        "n_tokens_max", "prompt_tokens_seconds", "predicted_tokens_seconds",
-        "requests_processing", "requests_deferred", "n_busy_slots_per_decode"})
+        "n_tokens_max", "prompt_tokens_seconds", "predicted_tokens_seconds", "requests_processing",
+        "requests_deferred", "n_busy_slots_per_decode"})
     EXPECT_THAT(families, Contains(Key(std::string("llamacpp:") + name)));
 }
 

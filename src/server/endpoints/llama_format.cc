@@ -162,10 +162,8 @@ std::string LlamaFormat::progress_events(int64_t done, int64_t total) {
   if (!return_progress_) return ReplyFormat::progress_events(done, total);
   const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - admitted_);
   Json json = part(0, "", Json::array(), 0);
-  json["prompt_progress"] = {{"total", total},
-                             {"cache", cached_tokens_},
-                             {"processed", done},
-                             {"time_ms", time.count()}};
+  json["prompt_progress"] = {
+      {"total", total}, {"cache", cached_tokens_}, {"processed", done}, {"time_ms", time.count()}};
   return sse_event(to_text(json));
 }
 
@@ -211,26 +209,25 @@ Json LlamaFormat::part(int index, std::string_view content, Json tokens, int64_t
 // The last object of a stream repeats no text.
 Json LlamaFormat::final_json(const ChoiceState& choice) const {
   const Outcome& outcome = choice.outcome;
-  Json json = {
-      {"index", choice.index},
-      {"content", stream_ ? "" : choice.content},
-      {"tokens", return_tokens_ && !stream_ ? ids(choice.tokens) : Json::array()},
-      {"id_slot", kAnySlot},
-      {"stop", true},
-      {"model", model_},
-      {"tokens_predicted", outcome.completion_tokens},
-      {"tokens_evaluated", outcome.prompt_tokens},
-      {"generation_settings", settings_},
-      {"prompt", prompt_text_},
-      {"has_new_line", choice.content.find('\n') != std::string::npos},
-      {"truncated", choice.end.context_full},
-      {"stop_type", stop_type(choice)},
-      {"stopping_word", choice.end.stop},
-      // The last token's state is never computed.
-      {"tokens_cached", outcome.prompt_tokens + std::max<int64_t>(outcome.completion_tokens, 1) - 1},
-      {"timings", timings_json(outcome)}};
-  json["generation_settings"]["seed"] =
-      settings_["seed"].get<uint64_t>() + uint64_t(choice.index);
+  Json json = {{"index", choice.index},
+               {"content", stream_ ? "" : choice.content},
+               {"tokens", return_tokens_ && !stream_ ? ids(choice.tokens) : Json::array()},
+               {"id_slot", kAnySlot},
+               {"stop", true},
+               {"model", model_},
+               {"tokens_predicted", outcome.completion_tokens},
+               {"tokens_evaluated", outcome.prompt_tokens},
+               {"generation_settings", settings_},
+               {"prompt", prompt_text_},
+               {"has_new_line", choice.content.find('\n') != std::string::npos},
+               {"truncated", choice.end.context_full},
+               {"stop_type", stop_type(choice)},
+               {"stopping_word", choice.end.stop},
+               // The last token's state is never computed.
+               {"tokens_cached",
+                outcome.prompt_tokens + std::max<int64_t>(outcome.completion_tokens, 1) - 1},
+               {"timings", timings_json(outcome)}};
+  json["generation_settings"]["seed"] = settings_["seed"].get<uint64_t>() + uint64_t(choice.index);
   if (probs_ && !stream_) json["completion_probabilities"] = probabilities(choice.tokens);
   return json;
 }

@@ -40,12 +40,12 @@ Json caps_json(const text::ChatTemplate& chat_template) {
     return Json::array({user, std::move(said)});
   };
   text::ChatOptions tools;
-  tools.tools = Json::array(
-      {{{"type", "function"},
-        {"function",
-         {{"name", "TOOL_A"},
-          {"description", "A tool."},
-          {"parameters", {{"type", "object"}, {"properties", Json::object()}}}}}}});
+  tools.tools =
+      Json::array({{{"type", "function"},
+                    {"function",
+                     {{"name", "TOOL_A"},
+                      {"description", "A tool."},
+                      {"parameters", {{"type", "object"}, {"properties", Json::object()}}}}}}});
   Json thought = message("assistant", "ANSWER");
   thought["reasoning_content"] = "THOUGHT";
   text::ChatOptions effort;
