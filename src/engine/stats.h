@@ -23,7 +23,7 @@ inline constexpr std::array<double, 24> kSecondsBounds = {
     .001, .0025, .005, .01, .025, .05, .075, .1, .15, .25, .5,  .75,
     1,    2.5,   5,    7.5, 10,   25,  50,   75, 100, 250, 500, 1000};
 inline constexpr std::array<double, 18> kTokensBounds = {
-    1,    2,    5,     10,    20,    50,     100,    200,    500,
+    1,    2,    5,    10,    20,    50,    100,    200,    500,
     1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
 
 // How many values fell between which bounds.
@@ -146,10 +146,10 @@ struct EngineStats {
 
   Histogram first_token{kSecondsBounds};  // from open() on
   Histogram between_tokens{kSecondsBounds};
-  Histogram queue{kSecondsBounds};     // from open() to admission
-  Histogram prefill{kSecondsBounds};   // from there to the first token
-  Histogram decode{kSecondsBounds};    // from there to the end
-  Histogram requests{kSecondsBounds};  // all of it
+  Histogram queue{kSecondsBounds};                               // from open() to admission
+  Histogram prefill{kSecondsBounds};                             // from there to the first token
+  Histogram decode{kSecondsBounds};                              // from there to the end
+  Histogram requests{kSecondsBounds};                            // all of it
   Histogram prompts{kTokensBounds}, completions{kTokensBounds};  // tokens of ended requests
 
   // Now.

@@ -176,8 +176,7 @@ TEST(EngineStatsTest, CountersOnlyRiseWhileRequestsComeAndGo) {
       last = now;
     }
   });
-  for (int i = 0; i < 200; i++)
-    engine.open(request_of(3, 7), std::make_unique<CountingSink>(done));
+  for (int i = 0; i < 200; i++) engine.open(request_of(3, 7), std::make_unique<CountingSink>(done));
   wait_for(done, 200);
   ended = true;
   reader.join();

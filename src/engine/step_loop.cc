@@ -152,7 +152,8 @@ bool StepLoop::admit(std::shared_ptr<Generation> generation) {
   const Admission admission = executor_.admit(request, max_tokens);
   row->stored = row->outcome.cached_tokens = admission.cached_tokens;
   row->slot = free_slot();
-  row->settings = std::make_shared<const RowSettings>(RowSettings{request.sampling, request.limits});
+  row->settings =
+      std::make_shared<const RowSettings>(RowSettings{request.sampling, request.limits});
   stats_.queue.add(row->outcome.timings.queue);
   stats_.cached_tokens += uint64_t(admission.cached_tokens);
   if (request.cache.reuse) stats_.cache_queries += uint64_t(prompt);

@@ -23,6 +23,7 @@ struct Refused {
 
 constexpr Refused kRefusedEverywhere[] = {
     {"adapter", "adapters are not available"},
+    {"adapters", "adapters are not available"},
     {"allowed_token_ids", "use logit_bias"},
     {"bad_words", "use logit_bias"},
     {"include_stop_str_in_output", "stop texts are never part of the answer"},
@@ -297,6 +298,8 @@ ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& def
   const Fields fields(parsed);
   ChatRequest request;
   request.messages = read_messages(fields);
+  const Json* roles = fields.find("role_mapping");
+  request.maps_roles = roles != nullptr && !is_off(*roles);
   refuse(fields, kRefusedInChat);
   request.generation = read_generation_fields(fields, defaults, vocab_size);
   read_chat_logprobs(fields, request.generation.sampling);

@@ -47,6 +47,7 @@ struct ChatRequest {
   text::ChatOptions chat;
   bool must_call = false;  // a tool
   Json callable_tools;     // null: all of chat.tools
+  bool maps_roles = false;  // role_mapping: mlx-lm's way to write chats without a template
   GenerationFields generation;
 };
 ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,

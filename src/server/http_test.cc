@@ -44,6 +44,15 @@ State feed(RequestReader& reader, std::string_view bytes, size_t step, std::stri
   return state;
 }
 
+TEST(QueryTest, ValuesAreDecodedByName) {
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "a"), "1");
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "bb"), "x y");
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "b"), "");
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "c"), "");
+  EXPECT_EQ(query_value("a=%zz&a=2", "a"), "2");
+  EXPECT_EQ(query_value("", "a"), "");
+}
+
 TEST(RequestReader, EverySplitGivesTheSameRequest) {
   for (const std::string& bytes : {kPost, kChunked}) {
     for (size_t step = 1; step <= bytes.size(); ++step) {
@@ -58,6 +67,7 @@ TEST(RequestReader, EverySplitGivesTheSameRequest) {
       EXPECT_EQ(request.header("trailer"), "") << "trailers come too late to be headers";
       if (bytes == kPost) {
         EXPECT_EQ(request.path, "/a b");
+        EXPECT_EQ(request.query, "x=%31");
         EXPECT_EQ(request.path, "/a b");
         EXPECT_EQ(request.header("x-one"), "1");
         EXPECT_EQ(request.header("absent"), "");

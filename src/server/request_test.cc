@@ -111,6 +111,7 @@ constexpr BadField kBadFields[] = {
     {R"("structured_outputs": {"json": 1})", "structured_outputs.json", "a JSON schema"},
     {R"("guided_regex": "a", "guided_choice": ["b"])", "guided_choice", "different things"},
     {R"("adapter": "mine")", "adapter", "not supported"},
+    {R"("adapters": "mine")", "adapters", "not supported"},
     {R"("include_stop_str_in_output": true)", "include_stop_str_in_output", "not supported"},
     {R"("mirostat": 2)", "mirostat", "not supported"},
 };
@@ -261,6 +262,37 @@ TEST(Request, NamesOfLlamaServer) {
   EXPECT_EQ(window(-1).repetition_context, 0);
   EXPECT_EQ(window(-1).repetition_penalty, 1.1);
   EXPECT_EQ(window(0).repetition_penalty, 0);
+}
+
+// The fields of mlx_lm.server 0.32.2 (server.py, do_POST).
+TEST(Request, NamesOfMlxLm) {
+  const std::string body =
+      R"({"messages": [{"role": "user", "content": "x"}], "model": "default_model",
+          "draft_model": "default_model", "num_draft_tokens": 3, "adapters": null, "max_tokens": 7,
+          "temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.1,
+          "repetition_context_size": 30, "presence_penalty": 0.5, "presence_context_size": 40,
+          "frequency_penalty": 0.25, "frequency_context_size": 50, "xtc_probability": 0.5,
+          "xtc_threshold": 0.1, "logit_bias": {"3": -1}, "seed": null, "stop": "END",
+          "chat_template_kwargs": {"enable_thinking": false}})";
+  const ChatRequest chat = parse_chat_request(body, {}, kVocab);
+  const SamplingParams& sampling = chat.generation.sampling;
+  EXPECT_EQ(chat.generation.limits.max_tokens, 7);
+  EXPECT_EQ(sampling.temperature, 0);
+  EXPECT_EQ(sampling.repetition_penalty, 1.1);
+  EXPECT_EQ(sampling.repetition_context, 30);
+  EXPECT_EQ(sampling.presence_penalty, 0.5);
+  EXPECT_EQ(sampling.presence_context, 40);
+  EXPECT_EQ(sampling.frequency_penalty, 0.25);
+  EXPECT_EQ(sampling.frequency_context, 50);
+  EXPECT_EQ(sampling.xtc_probability, 0.5);
+  EXPECT_EQ(sampling.xtc_threshold, 0.1);
+  EXPECT_EQ(sampling.logit_bias, (std::map<TokenId, float>{{3, -1.f}}));
+  EXPECT_EQ(chat.generation.stop, std::vector<std::string>{"END"});
+  EXPECT_FALSE(chat.maps_roles);
+  EXPECT_TRUE(parse_chat_request(R"({"messages": [{"role": "user", "content": "x"}],
+                                     "role_mapping": {"user": "U: "}})",
+                                 {}, kVocab)
+                  .maps_roles);
 }
 
 TEST(Request, ReasoningEffortAndTemplateKwargs) {

@@ -101,6 +101,9 @@ void chat_completions(const Services& services, const HttpRequest& request,
                       const std::shared_ptr<Responder>& responder) {
   ChatRequest chat = parse_chat_request(request.body, services.defaults,
                                         services.engine.capabilities().vocab_size);
+  if (chat.maps_roles && services.chat_template->is_fallback())
+    fail_param(ErrorCode::kUnsupported, "role_mapping",
+               "'role_mapping' is not supported: the model has no chat template, ChatML is used");
   Prompt prompt = render_chat(services, chat);
   auto format = std::make_unique<ChatFormat>(make_head(services, chat.generation, "chatcmpl-"));
   start_generation(services, request, responder, {std::move(prompt)}, std::move(chat.generation),

@@ -12,6 +12,7 @@ namespace mantou::server {
 namespace {
 
 constexpr size_t kMaxResponseFields = 64;
+constexpr double kMaxBias = 10'000;
 constexpr std::string_view kOurSamplers = "only the samplers of docs/sampling.md exist";
 
 bool is_false(const Json& value) { return value == false || value == 0; }
@@ -52,20 +53,22 @@ void refuse(const Json& body) {
   }
 }
 
-// llama-server's samplers in its order, the field that turns each off, and the value.
+// llama-server's samplers in its order; the field and value that turn one off, where it exists
+// here.
 struct KnownSampler {
-  std::string_view name, field;
-  double off;
+  std::string_view name;
+  std::string field = {};
+  int off = 0;
 };
-constexpr KnownSampler kSamplers[] = {{"penalties", "repeat_last_n", 0},
-                                      {"dry", "", 0},
-                                      {"top_n_sigma", "", 0},
-                                      {"top_k", "top_k", 0},
-                                      {"typ_p", "", 0},
-                                      {"top_p", "top_p", 1},
-                                      {"min_p", "min_p", 0},
-                                      {"xtc", "xtc_probability", 0},
-                                      {"temperature", "", 0}};
+const KnownSampler kSamplers[] = {{"penalties", "repeat_last_n", 0},
+                                  {"dry"},
+                                  {"top_n_sigma"},
+                                  {"top_k", "top_k", 0},
+                                  {"typ_p"},
+                                  {"top_p", "top_p", 1},
+                                  {"min_p", "min_p", 0},
+                                  {"xtc", "xtc_probability", 0},
+                                  {"temperature", "temperature", 1}};
 
 // Those that are not named are off. The order is always that of docs/sampling.md, so that only
 // llama-server's own is taken.
@@ -78,9 +81,7 @@ void apply_samplers(Json& body) {
     if (name != names.end() && *name == sampler.name) {
       ++name;
     } else if (!sampler.field.empty()) {
-      body[std::string(sampler.field)] = sampler.off;
-    } else if (sampler.name == "temperature") {
-      body["temperature"] = 1;
+      body[sampler.field] = sampler.off;
     }
   }
   if (name != names.end())
@@ -132,15 +133,19 @@ void apply_spellings(Json& body) {
   if (const Json* count = fields.find("n_cmpl")) body["n"] = *count;
   const auto stop = body.find("stop");
   if (stop == body.end()) return;
-  if (*stop == "") *stop = nullptr;
+  if (stop->is_string() && stop->get_ref<const std::string&>().empty()) *stop = nullptr;
   if (stop->is_array()) stop->erase(std::remove(stop->begin(), stop->end(), Json("")), stop->end());
 }
 
 float bias_of(const Json& value) {
   if (value == false) return -INFINITY;
-  if (!value.is_number() || !std::isfinite(value.get<double>()))
-    Fields::wrong("logit_bias", "made of numbers, or false for what is forbidden", value);
-  return value.get<float>();
+  const double bias = value.is_number() ? value.get<double>() : INFINITY;
+  if (!(std::abs(bias) <= kMaxBias))
+    Fields::wrong(
+        "logit_bias",
+        fmt::format("made of numbers from -{0} to {0}, or false for what is forbidden", kMaxBias),
+        value);
+  return float(bias);
 }
 
 // Of the token, or of every token of the text.

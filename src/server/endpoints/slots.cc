@@ -1,6 +1,6 @@
 // GET /slots: what each row does, as llama-server tells it. Prompts and answers are not shown.
+#include "base/error.h"
 #include "base/json.h"
-#include "server/api_error.h"
 #include "server/endpoints/endpoints.h"
 #include "server/endpoints/llama_format.h"
 
@@ -33,8 +33,7 @@ void slots(const Services& services, const HttpRequest& request,
   const int64_t context = services.engine.capabilities().context;
   const bool all_busy = int(stats.rows.size()) >= stats.max_rows;
   if (all_busy && !query_value(request.query, "fail_on_no_slot").empty())
-    return responder->send(
-        error_response(503, "no slot available", {Protocol::kLlama, request.id}));
+    fail(ErrorCode::kUnavailable, "no slot available");
   Json list = Json::array();
   for (int slot = 0; slot < stats.max_rows; ++slot) list.push_back(idle(slot, context));
   for (const RowStats& row : stats.rows) list[size_t(row.slot)] = busy(row, context);
