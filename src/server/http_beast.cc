@@ -42,7 +42,7 @@ void allow_descriptors(int connections) {
 
 class HttpServer::Transport {
  public:
-  Transport(HttpOptions options, HttpHandler handler, HeadCheck check);
+  Transport(const HttpOptions& options, HttpHandler handler, HeadCheck check);
   ~Transport() { stop(std::chrono::milliseconds(0)); }
   int port() const { return listener_.port(); }
   std::string url() const;
@@ -75,7 +75,7 @@ class HttpServer::Transport {
   std::thread thread_;
 };
 
-HttpServer::Transport::Transport(HttpOptions options, HttpHandler handler, HeadCheck check)
+HttpServer::Transport::Transport(const HttpOptions& options, HttpHandler handler, HeadCheck check)
     : shared_{.options = options,
               .handler = std::move(handler),
               .check = std::move(check),
@@ -189,9 +189,8 @@ void HttpServer::Transport::stop(std::chrono::milliseconds grace) {
   thread_.join();  // the io_context runs out of work
 }
 
-HttpServer::HttpServer(HttpOptions options, HttpHandler handler, HeadCheck check)
-    : transport_(
-          std::make_unique<Transport>(std::move(options), std::move(handler), std::move(check))) {}
+HttpServer::HttpServer(const HttpOptions& options, HttpHandler handler, HeadCheck check)
+    : transport_(std::make_unique<Transport>(options, std::move(handler), std::move(check))) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return transport_->port(); }
 std::string HttpServer::url() const { return transport_->url(); }

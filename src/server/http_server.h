@@ -54,7 +54,7 @@ class HttpServer {
   // Listens when it returns. kIo or kInvalidArgument naming host, port or file otherwise.
   // Where a body is still to come, `check` is asked before it is read. Both are called on the io
   // thread.
-  HttpServer(HttpOptions options, HttpHandler handler, HeadCheck check = {});
+  HttpServer(const HttpOptions& options, HttpHandler handler, HeadCheck check = {});
   ~HttpServer();  // closes everything at once
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -115,14 +115,8 @@ TEST_F(TlsTest, WhoeverSpeaksNoTlsIsSentAwayInTime) {
   TestClient plain(port()), silent(port()), half(port());
   plain.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
   half.send("\x16\x03\x01\x02");
-  for (TestClient* client : {&plain, &silent, &half}) {
-    try {
-      while (!client->read_bytes(1).empty()) {  // an alert may come first
-      }
-    } catch (const std::runtime_error& error) {
-      EXPECT_STREQ(error.what(), "closed within a body");
-    }
-  }
+  for (TestClient* client : {&plain, &silent, &half})
+    EXPECT_LT(client->count_until_closed(), 20u) << "nothing but an alert";
   EXPECT_LT(Clock::now() - began, 5s);
   EXPECT_EQ(TlsClient(port()).get("/").status, 200);
   EXPECT_EQ(requests_, 1);

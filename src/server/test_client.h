@@ -150,6 +150,12 @@ class TestClient {
     buffer_.erase(0, at + text.size());
     return found;
   }
+  // How many bytes come before the server closes the connection.
+  size_t count_until_closed() {
+    while (fill()) {
+    }
+    return std::exchange(buffer_, {}).size();
+  }
   // Exactly so many.
   std::string read_bytes(size_t count) {
     while (buffer_.size() < count) {
