@@ -436,7 +436,7 @@ class BrokenExecutor final : public Executor {
   const Capabilities& capabilities() const override { return capabilities_; }
   uint64_t row_bytes(int64_t) const override { return 1; }
   bool is_worth_waiting(const Request&) const override { return false; }
-  Admission admit(const Request&, int64_t) override { return {cached_, 10}; }
+  Admission admit(const Request&, const Plan&) override { return {cached_, 10}; }
   int64_t append_limit(RequestId) const override { return 1000; }
   Ticket submit(const StepPlan&) override { return 1; }
   StepResults collect(Ticket) override { return results_; }

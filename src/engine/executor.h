@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan.h"
 #include "engine/request.h"
 #include "engine/stats.h"
 #include "engine/step_plan.h"
@@ -49,10 +50,10 @@ class Executor {
   // there is now.
   virtual bool is_worth_waiting(const Request& request) const = 0;
 
-  // Makes a row for the request, which ends after max_tokens: checks its ids and settings, reuses
-  // the state of its longest known prefix. Errors: kInvalidArgument (ids outside the vocabulary,
-  // empty prompt), kResourceExhausted (no memory): nothing was changed then.
-  virtual Admission admit(const Request& request, int64_t max_tokens) = 0;
+  // Makes a row for the request by its plan: checks its ids and settings, starts from the state of
+  // its longest known prefix where that is granted. Errors: kInvalidArgument (ids outside the
+  // vocabulary, empty prompt), kResourceExhausted (no memory): nothing was changed then.
+  virtual Admission admit(const Request& request, const Plan& plan) = 0;
 
   // Prompt tokens that one step may forward of a row: up to where its keys and values must be
   // quantized, so that they are the same however the prompt is cut.

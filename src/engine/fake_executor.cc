@@ -35,7 +35,8 @@ FakeExecutor::FakeExecutor(FakeScript script, std::shared_ptr<FakeRecord> record
     : script_(std::move(script)),
       record_(record ? std::move(record) : std::make_shared<FakeRecord>()) {}
 
-Admission FakeExecutor::admit(const Request& request, int64_t max_tokens) {
+Admission FakeExecutor::admit(const Request& request, const Plan& plan) {
+  const int64_t max_tokens = plan.max_tokens;
   if (script_.on_admit) script_.on_admit(request);
   const Capabilities& can = script_.capabilities;
   if (int(rows_.size()) >= can.max_rows) violation("more rows than max_rows");

@@ -76,7 +76,7 @@ class FakeExecutor final : public Executor {
   bool is_worth_waiting(const Request& request) const override {
     return script_.is_worth_waiting && script_.is_worth_waiting(request);
   }
-  Admission admit(const Request& request, int64_t max_tokens) override;
+  Admission admit(const Request& request, const Plan& plan) override;
   int64_t append_limit(RequestId id) const override;
   Ticket submit(const StepPlan& plan) override;
   std::optional<Ticket> submit_ahead(const StepPlan& plan) override;

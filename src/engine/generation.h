@@ -41,6 +41,7 @@ struct Outcome {
   int64_t completion_tokens = 0;  // sampled tokens, the end id included
   Timings timings;
   std::optional<Error> error;  // iff reason is kError
+  std::vector<Plan::Bypass> bypassed = {};
 };
 
 enum class Flow {

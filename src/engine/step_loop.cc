@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "engine/token_limit.h"
 
 namespace mantou {
 namespace {
@@ -34,7 +33,7 @@ struct StepLoop::Row {
   Clock::time_point admitted;
   Outcome outcome;     // filled in as the row goes
   int64_t stored = 0;  // prompt tokens whose state exists
-  int64_t max_tokens = 0;
+  Plan plan;
   uint64_t next_sequence = 0;
   std::optional<Clock::time_point> first_token;
   Clock::time_point last_token;
@@ -65,7 +64,14 @@ StepLoop::StepLoop(Executor& executor, const StepLoopOptions& options,
 StepLoop::~StepLoop() = default;
 
 void StepLoop::add(std::shared_ptr<Generation> generation) {
-  queue_.push_back(std::move(generation));
+  try {
+    Plan plan = resolve_plan(generation->request_, executor_, ledger_.budget());
+    queue_.push_back({std::move(generation), std::move(plan)});
+  } catch (...) {
+    Outcome outcome;
+    outcome.error = current_error();
+    end_waiting(*generation, std::move(outcome));
+  }
 }
 
 bool StepLoop::turn() {
@@ -79,13 +85,11 @@ bool StepLoop::turn() {
 }
 
 void StepLoop::end_cancelled() {
-  std::erase_if(queue_, [&](const std::shared_ptr<Generation>& waiting) {
-    if (!waiting->cancelled()) return false;
+  std::erase_if(queue_, [&](const Waiting& waiting) {
+    if (!waiting.generation->cancelled()) return false;
     Outcome outcome;
     outcome.reason = FinishReason::kCancelled;
-    outcome.prompt_tokens = int64_t(waiting->request_.prompt.size());
-    outcome.timings.queue = since(waiting->opened_);
-    close(*waiting, outcome);
+    end_waiting(*waiting.generation, std::move(outcome));
     return true;
   });
   for (const auto& row : rows_)
@@ -109,37 +113,43 @@ void StepLoop::look_after_readers() {
 void StepLoop::admit_waiting() {
   for (size_t next = 0; next < queue_.size();) {
     if (int(rows_.size()) >= executor_.capabilities().max_rows) return;
-    const std::shared_ptr<Generation> head = queue_[next];
+    const Waiting head = queue_[next];
+    Generation& generation = *head.generation;
     try {
-      if (executor_.is_worth_waiting(head->request_)) {
+      if (head.plan.reuse && executor_.is_worth_waiting(generation.request_)) {
         next++;
         continue;
       }
       if (!admit(head)) return;
     } catch (...) {
       const Error error = current_error();
-      if (Row* row = row_of(head->id())) {
+      if (Row* row = row_of(generation.id())) {
         finish(*row, FinishReason::kError, error);
       } else {
         Outcome outcome;
         outcome.error = error;
-        outcome.prompt_tokens = int64_t(head->request_.prompt.size());
-        outcome.timings.queue = since(head->opened_);
-        head->leave_queue();
-        close(*head, outcome);
+        end_waiting(generation, std::move(outcome));
       }
     }
     queue_.erase(queue_.begin() + ptrdiff_t(next));
   }
 }
 
+// Of a request that never became a row.
+void StepLoop::end_waiting(Generation& generation, Outcome outcome) {
+  outcome.prompt_tokens = int64_t(generation.request_.prompt.size());
+  outcome.timings.queue = since(generation.opened_);
+  generation.leave_queue();
+  close(generation, outcome);
+}
+
 // False: there is no room for it now.
-bool StepLoop::admit(std::shared_ptr<Generation> generation) {
+bool StepLoop::admit(const Waiting& waiting) {
+  const auto& [generation, plan] = waiting;
   const Request& request = generation->request_;
   const int64_t prompt = int64_t(request.prompt.size());
-  const int64_t max_tokens = token_limit(request, executor_, ledger_.budget());
   std::optional<Ledger::Reservation> reserved =
-      ledger_.reserve(executor_.row_bytes(prompt + max_tokens));
+      ledger_.reserve(executor_.row_bytes(prompt + plan.max_tokens));
   if (!reserved) return false;
   auto row = std::make_unique<Row>();
   row->generation = generation;
@@ -147,27 +157,28 @@ bool StepLoop::admit(std::shared_ptr<Generation> generation) {
   row->admitted = now_();
   row->outcome.prompt_tokens = prompt;
   row->outcome.timings.queue = since(generation->opened_);
-  row->max_tokens = max_tokens;
+  row->plan = plan;
+  row->outcome.bypassed = plan.bypassed;
   generation->leave_queue();
-  const Admission admission = executor_.admit(request, max_tokens);
+  const Admission admission = executor_.admit(request, plan);
   row->stored = row->outcome.cached_tokens = admission.cached_tokens;
   row->slot = free_slot();
   row->settings =
       std::make_shared<const RowSettings>(RowSettings{request.sampling, request.limits});
   stats_.queue.add(row->outcome.timings.queue);
   stats_.cached_tokens += uint64_t(admission.cached_tokens);
-  if (request.cache.reuse) stats_.cache_queries += uint64_t(prompt);
+  if (plan.reuse) stats_.cache_queries += uint64_t(prompt);
   rows_.push_back(std::move(row));
   Row& live = *rows_.back();
   if (live.stored < 0 || live.stored >= prompt)
     fail(ErrorCode::kInternal, "{} of {} prompt tokens were reported as cached", live.stored,
          prompt);
-  scheduler_.add(request.id, prompt, live.stored, /*writes=*/max_tokens > 0);
+  scheduler_.add(request.id, prompt, live.stored, plan.writes());
   if (is_logged(LogLevel::kDebug))
     log_debug("admitted", {{"request", request.id},
                            {"prompt", prompt},
                            {"cached", live.stored},
-                           {"max_tokens", max_tokens},
+                           {"max_tokens", plan.max_tokens},
                            {"bytes", live.reserved.bytes()}});
   if (!generation->sink_->on_admitted(admission))
     finish(live, FinishReason::kCancelled, {}, CancelReason::kConsumerClosed);
@@ -266,7 +277,7 @@ void StepLoop::deliver(Row& row, const Work& work, const RowResult& result) {
     stats_.prompt_tokens += uint64_t(work.tokens);
     sink.on_progress(row.stored, row.outcome.prompt_tokens);
     if (!result.scores.empty()) sink.on_scores(result.scores);
-    if (row.max_tokens == 0 && row.stored == row.outcome.prompt_tokens)
+    if (!row.plan.writes() && row.stored == row.outcome.prompt_tokens)
       return finish(row, FinishReason::kLength);
   }
   if (!result.token) return;
@@ -309,7 +320,7 @@ void StepLoop::finish(Row& row, FinishReason reason, std::optional<Error> error,
   stats_.completions.add(double(outcome.completion_tokens));
   stats_.longest = std::max(stats_.longest, outcome.prompt_tokens + outcome.completion_tokens);
   row.finished = true;
-  row.keep = reason != FinishReason::kError && row.generation->request_.cache.keep;
+  row.keep = reason != FinishReason::kError && row.plan.keep;
   row.generation->stops_step_.store(false);
   scheduler_.remove(row.id());
   close(*row.generation, outcome);
@@ -373,8 +384,8 @@ void StepLoop::publish() {
     if (!row->finished)
       stats_.rows.push_back({row->slot, row->id(), row->outcome.prompt_tokens,
                              row->outcome.cached_tokens, row->stored,
-                             row->outcome.completion_tokens, row->max_tokens, since(row->admitted),
-                             row->settings});
+                             row->outcome.completion_tokens, row->plan.max_tokens,
+                             since(row->admitted), row->settings});
   shared_->stats.publish(stats_);
 }
 

@@ -50,11 +50,16 @@ class StepLoop {
 
  private:
   struct Row;
+  struct Waiting {
+    std::shared_ptr<Generation> generation;
+    Plan plan;
+  };
 
   void end_cancelled();
   void look_after_readers();
   void admit_waiting();
-  bool admit(std::shared_ptr<Generation> generation);
+  bool admit(const Waiting& waiting);
+  void end_waiting(Generation& generation, Outcome outcome);
   bool step();
   StepPlan next_plan();
   std::optional<StepPlan> plan_ahead(const StepPlan& plan) const;
@@ -80,7 +85,7 @@ class StepLoop {
   StepPipeline pipeline_;
   Scheduler scheduler_;
   Ledger ledger_;
-  std::deque<std::shared_ptr<Generation>> queue_;
+  std::deque<Waiting> queue_;
   std::vector<std::unique_ptr<Row>> rows_;
   EngineStats stats_;
 };

@@ -55,7 +55,6 @@ class ModelExecutor final : public Executor {
   }
 
   bool is_worth_waiting(const Request& request) const override {
-    if (!may_reuse(request)) return false;
     int64_t known = cache_.longest(request.prompt), coming = 0;
     for (size_t i = 0; i < rows_.size(); i++) {
       const Row& row = rows_[i];
@@ -66,17 +65,17 @@ class ModelExecutor final : public Executor {
     return coming >= known + kLeastWait;
   }
 
-  Admission admit(const Request& request, int64_t max_tokens) override {
+  Admission admit(const Request& request, const Plan& plan) override {
     check(request);
     auto row = std::make_unique<Row>(Row{
         request,
         Sampler(request.sampling, request.limits, capabilities_.end_ids, capabilities_.vocab_size),
-        request.prompt, 0, 0, max_tokens,
+        request.prompt, 0, 0, plan.max_tokens,
         decoding::RowGrammar(request.constraint, capabilities_.vocab_size, masks_)});
-    PrefixCache::Hit hit = may_reuse(request) ? longest_state(request.prompt) : PrefixCache::Hit{};
+    PrefixCache::Hit hit = plan.reuse ? longest_state(request.prompt) : PrefixCache::Hit{};
     row->stored = hit.tokens;
     rows_.add(std::move(row), std::move(hit.states));
-    return {hit.tokens, max_tokens};
+    return {hit.tokens, plan.max_tokens};
   }
 
   int64_t append_limit(RequestId id) const override {
@@ -135,9 +134,6 @@ class ModelExecutor final : public Executor {
     started_.push_back({++last_ticket_, std::move(step)});
     return last_ticket_;
   }
-
-  // Tokens that are to be scored must be forwarded.
-  static bool may_reuse(const Request& request) { return request.cache.reuse && !request.scores; }
 
   void check(const Request& request) const {
     if (rows_.contains(request.id))

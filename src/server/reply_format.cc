@@ -29,10 +29,13 @@ std::string random_id(std::string_view prefix) {
 }
 
 Json usage_json(const Outcome& outcome) {
-  return {{"prompt_tokens", outcome.prompt_tokens},
-          {"completion_tokens", outcome.completion_tokens},
-          {"total_tokens", outcome.prompt_tokens + outcome.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", outcome.cached_tokens}}}};
+  Json usage = {{"prompt_tokens", outcome.prompt_tokens},
+                {"completion_tokens", outcome.completion_tokens},
+                {"total_tokens", outcome.prompt_tokens + outcome.completion_tokens},
+                {"prompt_tokens_details", {{"cached_tokens", outcome.cached_tokens}}}};
+  for (const Plan::Bypass& bypass : outcome.bypassed)
+    usage["bypassed"][std::string(bypass.feature)] = bypass.reason;
+  return usage;
 }
 
 Json timings_json(const Outcome& outcome) {

@@ -360,6 +360,7 @@ TEST_F(ServerTest, PromptsAreScored) {
   EXPECT_EQ(body["choices"][1]["logprobs"]["token_logprobs"], (json{nullptr, -101}));
   EXPECT_EQ(body["usage"]["prompt_tokens"], 5);
   EXPECT_EQ(body["usage"]["completion_tokens"], 0);
+  EXPECT_TRUE(body["usage"]["bypassed"].contains("prefix_cache"));
   EXPECT_EQ(last_admitted().limits.max_tokens, 0);
 
   json streamed = wish;

@@ -49,7 +49,7 @@ RowResult run(Executor& executor, Work work, const StopFlag* stop = nullptr) {
 
 std::vector<TokenId> generate(Executor& executor, const Request& request, int64_t* cached = nullptr,
                               Release how = Release::kDrop) {
-  const Admission admission = executor.admit(request, request.limits.max_tokens);
+  const Admission admission = executor.admit(request, plan_of(request, executor));
   if (cached) *cached = admission.cached_tokens;
   std::vector<TokenId> tokens;
   int next = int(request.prompt.size()) - int(admission.cached_tokens);
@@ -67,7 +67,7 @@ TEST(ModelExecutor, AStoppedStepChangesNothing) {
   const auto e = executor();
   const auto want = generate(*e, make_request(1, some_ids(70, 1)));
   const Request request = make_request(2, some_ids(70, 1));
-  e->admit(request, 12);
+  e->admit(request, plan_of(request, *e));
   StopFlag stop;
   stop.set();
   EXPECT_EQ(run(*e, {2, 40, Output::kNone}, &stop).finished, FinishReason::kCancelled);
@@ -121,7 +121,7 @@ TEST(ModelExecutor, RowsOfOneStepDoNotSeeEachOther) {
     requests.push_back(make_request(RequestId(i + 1), some_ids(5 + 30 * i, i), i % 2 ? 0.9 : 0));
   std::vector<std::vector<TokenId>> alone, together(5);
   for (const Request& r : requests) alone.push_back(generate(*e, r));
-  for (const Request& r : requests) e->admit(r, 12);
+  for (const Request& r : requests) e->admit(r, plan_of(r, *e));
   for (int step = 0; step < 12; step++) {
     StepPlan plan;
     for (const Request& r : requests)
@@ -137,7 +137,7 @@ TEST(ModelExecutor, RefusesWithTheReason) {
   const auto e = executor(64);
   const auto refusal = [&](Request request) -> std::string {
     try {
-      e->admit(request, 12);
+      e->admit(request, plan_of(request, *e));
     } catch (const Error& error) {
       return error.message();
     }
@@ -151,7 +151,7 @@ TEST(ModelExecutor, RefusesWithTheReason) {
   EXPECT_THAT(refusal(hot), HasSubstr("temperature"));
   // Nothing of all that left a row behind; the limit is clamped to the context.
   Request fits = make_request(1, some_ids(60, 1));
-  EXPECT_EQ(e->admit(fits, 4).max_tokens, 4);
+  EXPECT_EQ(e->admit(fits, plan_of(fits, *e)).max_tokens, 4);
   EXPECT_THAT(refusal(fits), HasSubstr("twice"));
 }
 

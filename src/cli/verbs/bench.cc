@@ -63,7 +63,7 @@ class Runner {
   // Seconds of the timed part: `prompt` tokens behind `depth`, or `gen` single steps.
   double run(const Test& test) {
     Request request = make_request(test);
-    model_.executor->admit(request, request.limits.max_tokens);
+    model_.executor->admit(request, {.max_tokens = request.limits.max_tokens});
     // Generation starts with one token in the cache, as llama-bench's does.
     const int before = test.prompt > 0 ? test.depth : test.depth + 1;
     forward(request.id, before, test.prompt == 0);
