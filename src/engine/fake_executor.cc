@@ -48,7 +48,7 @@ Admission FakeExecutor::admit(const Request& request, const Plan& plan) {
   }
   if (int64_t(request.prompt.size()) + max_tokens > can.context) violation("beyond the context");
   Row row{request};
-  row.stored = script_.cached_tokens ? script_.cached_tokens(request) : 0;
+  row.stored = plan.reuse && script_.cached_tokens ? script_.cached_tokens(request) : 0;
   row.max_tokens = max_tokens;
   uint64_t needed = row_bytes(int64_t(request.prompt.size()) + max_tokens);
   for (const auto& [id, other] : rows_)

@@ -19,6 +19,8 @@ using testing::IsEmpty;
 // Token `index` of a request: crossed answers differ at once.
 TokenId token_of(RequestId id, int64_t index) { return TokenId(1 + (id * 37 + index * 11) % 900); }
 
+TokenId prompt_token(TokenId id, int64_t place) { return TokenId(1 + (id * 13 + place * 7) % 900); }
+
 struct Client {
   // What it does.
   int64_t stop_after = -1;   // the sink stops after so many tokens
@@ -29,10 +31,11 @@ struct Client {
   int64_t end_at = -1;  // the model ends the answer with its end id
   int64_t max_tokens = 0;
   int64_t prompt = 0;
+  bool scored = false;
 
   // What it saw.
   std::shared_ptr<Generation> generation;
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens, scores;
   int64_t progress = 0;
   int done = 0;
   bool admitted = false, after_done = false;
@@ -52,6 +55,10 @@ class ClientSink final : public Sink {
     EXPECT_GT(done, client_.progress);
     EXPECT_LE(done, total);
     client_.progress = done;
+  }
+  void on_scores(std::span<const GeneratedToken> scores) override {
+    client_.after_done |= client_.done > 0;
+    for (const GeneratedToken& score : scores) client_.scores.push_back(score.id);
   }
   Flow on_token(uint64_t sequence, const GeneratedToken& token) override {
     client_.after_done |= client_.done > 0;
@@ -167,6 +174,7 @@ class Simulation {
     if (below(5) == 0) client.pause_after = 1 + below(10);
     client.pause = below(4) == 0 ? -1 : 1 + below(40);
     if (below(5) == 0) client.cancel_at = turn_ + below(80);
+    client.scored = below(5) == 0;
     return client;
   }
 
@@ -175,7 +183,9 @@ class Simulation {
     Client& mine = *clients_.back();
     Request request;
     request.id = clients_.size();
-    request.prompt.assign(size_t(mine.prompt), 7);
+    for (int64_t i = 0; i < mine.prompt; i++)
+      request.prompt.push_back(prompt_token(TokenId(request.id), i));
+    if (mine.scored) request.scores = PromptScores{};
     request.limits.max_tokens = int(mine.max_tokens);
     mine.generation = std::make_shared<Generation>(
         std::move(request), std::make_unique<ClientSink>(mine, turn_), shared_, now_);
@@ -199,6 +209,7 @@ class Simulation {
       SCOPED_TRACE("request " + std::to_string(i + 1));
       EXPECT_EQ(client.done, 1);
       EXPECT_FALSE(client.after_done);
+      check_scores(client, TokenId(i + 1));
       const std::vector<TokenId> whole = whole_answer(client, i + 1);
       ASSERT_LE(client.tokens.size(), whole.size());
       EXPECT_TRUE(std::equal(client.tokens.begin(), client.tokens.end(), whole.begin()));
@@ -219,6 +230,14 @@ class Simulation {
         EXPECT_GE(client.prompt + 1, std::min<int64_t>(600, int64_t(options_.state_bytes)));
       }
     }
+  }
+
+  // Of every prompt token but the first, once and in order, as far as the prompt was read.
+  static void check_scores(const Client& client, TokenId id) {
+    std::vector<TokenId> expected;
+    for (int64_t i = 1; client.scored && i <= std::min(client.progress, client.prompt - 1); i++)
+      expected.push_back(prompt_token(id, i));
+    EXPECT_EQ(client.scores, expected);
   }
 
   void run_small_request(StepLoop& loop) {
