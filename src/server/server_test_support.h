@@ -34,6 +34,12 @@ inline json chat_body(const json& more = json::object()) {
   return body;
 }
 
+inline json completion_body(const json& more = json::object()) {
+  json body = {{"model", "any"}, {"prompt", "Hi"}};
+  body.update(more);
+  return body;
+}
+
 class ServerTest : public testing::Test {
  protected:
   ServerTest() {
