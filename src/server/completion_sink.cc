@@ -108,6 +108,7 @@ class CompletionSink final : public Sink {
   }
 
   bool say(std::string_view text, std::vector<ReportedToken> tokens, bool last = false) {
+    if (called_) return false;
     std::vector<text::OutputEvent> events;
     if (!parser_) {
       if (!text.empty())
@@ -116,8 +117,8 @@ class CompletionSink final : public Sink {
       parser_->push(text, events);
       if (last) parser_->finish(events);
     }
-    const bool called = one_call_ && cut_behind_call(events);
-    return answers_->add(choice_, events, std::move(tokens)) && !called;
+    called_ = one_call_ && cut_behind_call(events);
+    return answers_->add(choice_, events, std::move(tokens)) && !called_;
   }
 
   // What follows the first call is not wanted.
@@ -164,6 +165,7 @@ class CompletionSink final : public Sink {
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::TextStream text_;
   const bool reports_tokens_, one_call_;
+  bool called_ = false;     // the one call is complete
   const std::string echo_;  // the prompt
   const TokenId first_;     // of it
   const int64_t max_tokens_;

@@ -267,7 +267,12 @@ TEST_F(ServerTest, AToolCallCanBeForced) {
   EXPECT_TRUE(allows(*grammar, look));
   EXPECT_FALSE(allows(*grammar, now));
   EXPECT_FALSE(allows(*grammar, look + "\n" + look));
-  EXPECT_EQ(ask({{"parallel_tool_calls", false}}), 1u);
+  const json alone =
+      post("/v1/chat/completions", chat_body({{"tools", tools}, {"parallel_tool_calls", false}}))
+          .json()["choices"][0];
+  EXPECT_EQ(alone["message"]["tool_calls"].size(), 1u);
+  EXPECT_TRUE(alone["message"]["content"].is_null());
+  EXPECT_EQ(alone["finish_reason"], "tool_calls");
   EXPECT_FALSE(last_admitted().constraint.grammar);
 
   // A schema for the answer leaves calls possible.
