@@ -69,7 +69,7 @@ check_tools() {
   local probe='#include <boost/version.hpp>
 static_assert(BOOST_VERSION >= 108100);'
   g++ -std=c++20 -fsyntax-only -x c++ - <<<"$probe" 2>/dev/null || missing+=("Boost 1.81 or newer")
-  for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp curl/curl.h openssl/evp.h; do
+  for header in fmt/format.h spdlog/spdlog.h nlohmann/json.hpp curl/curl.h openssl/ssl.h; do
     g++ -std=c++20 -fsyntax-only -x c++ - <<<"#include <$header>" 2>/dev/null || missing+=("<$header>")
   done
   [ ${#missing[@]} = 0 ] || die "missing here: $(IFS=,; echo "${missing[*]}" | sed 's/,/, /g')"

@@ -26,6 +26,8 @@ wants_starter() {
     *) return 1 ;;
   esac
   case " $* " in *" -h "* | *" --help "* | *" --version "*) return 1 ;; esac
+  # A server elsewhere has the model.
+  case " $* ${MANTOU_URL:+--url=} " in " chat "*"--url"[\ =]*) return 1 ;; esac
   local model
   model=$(named_model "$@")
   [ "${model:-${MANTOU_HF_REPO:-${MANTOU_MODEL:-starter}}}" = starter ]

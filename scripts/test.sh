@@ -8,15 +8,17 @@
 #   fuzz     each fuzz target for a few seconds                  bridge  the tests of the Rust crate
 #   api      a running server, through its clients' own packages
 #   mlx      the mlx backend: its suite, and the bits of mlx-lm and mlx-optiq
+#   soak     a server under thousands of connections and chats that break off: threads, memory, /health
 # --full: long property runs, a minute for each fuzz target, sanitizers on every suite (ThreadSanitizer
-# without arithmetic on one thread), clang-tidy on every file. MANTOU_FUZZ_SECONDS: another time for
-# each fuzz target. The last line counts what passed and failed; build/results/ holds reports and logs.
+# without arithmetic on one thread), clang-tidy on every file, 100,000 connections and half an hour of
+# chats. MANTOU_FUZZ_SECONDS: another time for each fuzz target. The last line counts what passed and
+# failed; build/results/ holds reports and logs.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
 
 RESULTS=$BUILD/results
-ALL_STAGES=(layers format release api mlx bridge asan tsan fuzz tidy)
+ALL_STAGES=(layers format release api mlx soak bridge asan tsan fuzz tidy)
 ASAN_SUITES=(base text hub sampling engine server cli)
 TSAN_SUITES=(base engine server backends_cpu)
 FUZZ_SECONDS=${MANTOU_FUZZ_SECONDS:-5}
@@ -130,6 +132,15 @@ api_python() {
 stage_api() {
   scripts/models.sh starter >/dev/null && build test mantou || { record "api: the server is here" 1; return 0; }
   run_clients api -m starter
+  check "api: tests/operation" timeout 300 tests/operation --mantou "$BUILD/test/mantou" --model starter
+}
+
+stage_soak() {
+  local connections=2000 seconds=10
+  [ -z "$FULL" ] || { connections=100000 seconds=1800; }
+  scripts/models.sh starter >/dev/null && build test mantou || { record "soak: the server is here" 1; return 0; }
+  check "tests/soak" timeout $((seconds + 1800)) tests/soak --mantou "$BUILD/test/mantou" --model starter \
+    --connections $connections --seconds $seconds
 }
 
 # run_clients NAME FLAG…: `mantou serve FLAG…`, and each tests/api/*_client_test.py against it.

@@ -1,9 +1,11 @@
-// The whole C ABI of the bridge: tokenizers and chat templates, written in Rust, as opaque handles.
+// The whole C ABI of the bridge: tokenizers, chat templates and grammars, written in Rust, as opaque
+// handles.
 //
 // Ownership: a handle belongs to the caller until its _free; BridgeBytes and BridgeIds that a call
 // filled in go back through bridge_bytes_free and bridge_ids_free, whatever they hold. Slices that
 // a call returns stay valid as long as the handle they came from; slices passed in are only read
-// during the call. Handles are immutable: any number of threads may use one at the same time.
+// during the call. Handles are immutable, so that any number of threads may use one at the same
+// time, but for BridgeRow.
 //
 // Errors: a null handle or a false result means failure. The message is that of the calling thread
 // and stays valid until its next failing call; read it in a statement of its own. No panic crosses
@@ -106,6 +108,49 @@ void bridge_template_free(BridgeTemplate* compiled);
 // `context` is a JSON object: the variables of the template, in order.
 BridgeRenderStatus bridge_template_render(const BridgeTemplate* compiled, BridgeSlice context,
                                           BridgeBytes* out);
+
+// ---- Grammars
+
+typedef struct BridgeVocabulary BridgeVocabulary;  // what grammars know of a tokenizer
+typedef struct BridgeGrammar BridgeGrammar;
+typedef struct BridgeRow BridgeRow;  // a place in a grammar; one thread at a time
+
+typedef enum BridgeGrammarKind {
+  BRIDGE_GRAMMAR_JSON_SCHEMA = 0,  // text: the schema
+  BRIDGE_GRAMMAR_REGEX = 1,        // of the crate regex, for the whole text
+  BRIDGE_GRAMMAR_LARK = 2,         // llguidance's Lark
+} BridgeGrammarKind;
+
+typedef struct BridgeRowState {
+  bool accepting;  // the text may end here
+  bool stopped;    // nothing but an end can follow, or an end was committed
+} BridgeRowState;
+
+// Takes a few tenths of a second for large vocabularies. Special tokens and ends are no text for a
+// grammar; every end may end it.
+BridgeVocabulary* bridge_vocabulary_new(const BridgeToken* tokens, size_t token_count,
+                                        const uint32_t* end_ids, size_t end_count);
+void bridge_vocabulary_free(BridgeVocabulary* vocabulary);
+
+// Within bounds on nesting, size, time and memory. The message names the place in a schema.
+BridgeGrammar* bridge_grammar_compile(const BridgeVocabulary* vocabulary, unsigned kind,
+                                      BridgeSlice source);
+void bridge_grammar_free(BridgeGrammar* grammar);
+
+// At the beginning of the text.
+BridgeRow* bridge_row_new(const BridgeGrammar* grammar);
+BridgeRow* bridge_row_fork(const BridgeRow* row);
+void bridge_row_free(BridgeRow* row);
+
+// Bit i of word i / 32 is 1 when token i may come next; words beyond the vocabulary are 0. Where
+// the text may end the end ids are set, where nothing else can follow they alone. Fails when no
+// token fits or the grammar takes too much work here; the row stays failed.
+bool bridge_row_mask(BridgeRow* row, uint32_t* words, size_t count);
+// 1: taken; 0: not allowed here, and nothing changes; -1: failed, and the row stays so.
+int bridge_row_commit(BridgeRow* row, uint32_t id);
+// Takes back the last `count` tokens.
+bool bridge_row_rollback(BridgeRow* row, size_t count);
+bool bridge_row_state(BridgeRow* row, BridgeRowState* out);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,10 @@
-//! Tokenizers and chat templates behind the C ABI of `include/bridge.h`.
+//! Tokenizers, chat templates and grammars behind the C ABI of `include/bridge.h`.
 
 mod added;
 mod bounded;
 mod ffi;
 mod gguf;
+mod grammar;
 mod hf;
 mod merge;
 mod pretokenize;

@@ -102,11 +102,11 @@ impl GgufVocabulary {
 }
 
 #[repr(C)]
-struct TokenView {
-    piece: Slice,
-    bytes: Slice,
-    added: bool,
-    special: bool,
+pub struct TokenView {
+    pub piece: Slice,
+    pub bytes: Slice,
+    pub added: bool,
+    pub special: bool,
 }
 
 #[repr(C)]

@@ -7,8 +7,15 @@
 #include <memory>
 #include <string>
 
+#include "base/json.h"
+
 namespace mantou {
 namespace {
+
+LogFormat log_format = LogFormat::kText;
+
+constexpr auto kTextPattern = "%Y-%m-%dT%H:%M:%S.%eZ %l %v";
+constexpr auto kJsonPattern = R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})";
 
 // In the order of LogLevel.
 constexpr std::array<spdlog::level::level_enum, 5> kLevels = {
@@ -19,7 +26,7 @@ spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto made = std::make_shared<spdlog::logger>("mantou",
                                                  std::make_shared<spdlog::sinks::stderr_sink_mt>());
-    made->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %l %v", spdlog::pattern_time_type::utc);
+    made->set_pattern(kTextPattern, spdlog::pattern_time_type::utc);
     made->set_level(spdlog::level::warn);
     made->flush_on(spdlog::level::trace);
     return made;
@@ -52,13 +59,20 @@ void append_quoted(std::string& out, std::string_view value) {
 
 void write(spdlog::level::level_enum level, std::string_view event, LogFields fields) {
   if (!logger().should_log(level)) return;
-  const std::string line = format_log_line(event, fields);
+  const std::string line = log_format == LogFormat::kText ? format_log_line(event, fields)
+                                                          : format_log_members(event, fields);
   logger().log(level, spdlog::string_view_t(line.data(), line.size()));
 }
 
 }  // namespace
 
 void set_log_level(LogLevel level) { logger().set_level(kLevels[size_t(level)]); }
+
+void set_log_format(LogFormat format) {
+  log_format = format;
+  logger().set_pattern(format == LogFormat::kText ? kTextPattern : kJsonPattern,
+                       spdlog::pattern_time_type::utc);
+}
 
 bool is_logged(LogLevel level) { return logger().should_log(kLevels[size_t(level)]); }
 
@@ -73,6 +87,17 @@ std::string format_log_line(std::string_view event, LogFields fields) {
     } else {
       append_quoted(line, field.value);
     }
+  }
+  return line;
+}
+
+std::string format_log_members(std::string_view event, LogFields fields) {
+  const auto quoted = [](std::string_view text) { return to_text(nlohmann::json(text)); };
+  std::string line = "\"event\":" + quoted(event);
+  for (const LogField& field : fields) {
+    // "true" is JSON, too; "nan" and "inf" are not.
+    const bool bare = field.number && field.value.find_first_of("ni") == std::string::npos;
+    line += fmt::format(",{}:{}", quoted(field.key), bare ? field.value : quoted(field.value));
   }
   return line;
 }

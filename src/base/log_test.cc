@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 
@@ -16,6 +18,30 @@ TEST(Log, PlainValuesStayBareOthersAreQuotedAndEscaped) {
   EXPECT_EQ(format_log_line("x", {{"path", "/a b"}, {"empty", ""}}), "x path=\"/a b\" empty=\"\"");
   EXPECT_EQ(format_log_line("x", {{"p", "a\"b\\c\r\nerror forged=1"}}),
             "x p=\"a\\\"b\\\\c\\x0d\\x0aerror forged=1\"");
+}
+
+// Read back by a parser of JSON: what it finds is what was logged.
+TEST(Log, JsonMembersHoldTheSameValues) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::string text = format_log_members("request", {{"id", "a\"b\\c\r\n\x01"},
+                                                          {"status", 200},
+                                                          {"ms", 1.5},
+                                                          {"big", 1e300},
+                                                          {"on", true},
+                                                          {"none", nan},
+                                                          {"path", "/\xff\xc3\xa9"},
+                                                          {"digits", "12"}});
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  const auto json = nlohmann::json::parse("{" + text + "}");
+  EXPECT_EQ(json["event"], "request");
+  EXPECT_EQ(json["id"], "a\"b\\c\r\n\x01");
+  EXPECT_EQ(json["status"], 200);
+  EXPECT_EQ(json["ms"], 1.5);
+  EXPECT_EQ(json["big"], 1e300);
+  EXPECT_EQ(json["on"], true);
+  EXPECT_EQ(json["none"], "nan");
+  EXPECT_EQ(json["path"], "/\xef\xbf\xbd\xc3\xa9");
+  EXPECT_EQ(json["digits"], "12");
 }
 
 TEST(Mailbox, KeepsOrderAndRefusesWhenFullOrClosed) {

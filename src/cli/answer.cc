@@ -1,12 +1,12 @@
 #include "cli/answer.h"
 
-#include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <optional>
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
 
 #include "base/mailbox.h"
-#include "text/stop_matcher.h"
+#include "cli/interrupt.h"
 
 namespace mantou::cli {
 namespace {
@@ -23,10 +23,10 @@ class TerminalSink final : public Sink {
 
   bool on_admitted(const Admission&) override { return true; }
   void on_progress(int64_t, int64_t) override {}
-  bool on_token(uint64_t, const GeneratedToken& token) override {
+  Flow on_token(uint64_t, const GeneratedToken& token) override {
     std::string text = stream_.push(token.id);
     if (!text.empty()) out_->push({std::move(text), {}});
-    return !stream_.stopped();
+    return stream_.stopped() ? Flow::kStop : Flow::kMore;
   }
   void on_done(const Outcome& outcome) override { out_->push({stream_.finish(), outcome}); }
 
@@ -35,75 +35,47 @@ class TerminalSink final : public Sink {
   const std::shared_ptr<Mailbox<Piece>> out_;
 };
 
-std::atomic<Generation*> interruptible_generation{nullptr};
-
-void cancel_generation(int) {
-  // Generation::cancel touches lock-free atomics only, so a signal handler may call it.
-  if (Generation* const generation = interruptible_generation.load()) generation->cancel();
-}
-
-// While it lives, Ctrl-C cancels the generation.
-class InterruptScope {
- public:
-  explicit InterruptScope(std::shared_ptr<Generation> generation)
-      : generation_(std::move(generation)) {
-    interruptible_generation.store(generation_.get());
-    struct sigaction action{};
-    action.sa_handler = cancel_generation;
-    action.sa_flags = SA_RESTART;
-    ::sigaction(SIGINT, &action, &previous_);
-  }
-  ~InterruptScope() {
-    ::sigaction(SIGINT, &previous_, nullptr);
-    interruptible_generation.store(nullptr);
-  }
-  InterruptScope(const InterruptScope&) = delete;
-  InterruptScope& operator=(const InterruptScope&) = delete;
-
- private:
-  std::shared_ptr<Generation> generation_;
-  struct sigaction previous_{};
-};
-
 double rate(int64_t tokens, double seconds) { return seconds > 0 ? double(tokens) / seconds : 0; }
 
 }  // namespace
 
-Answer answer(Engine& engine, Request request, std::shared_ptr<const text::Tokenizer> tokenizer,
-              const std::vector<std::string>& stops,
-              const std::function<void(std::string_view)>& print, bool interruptible) {
+Outcome answer(Engine& engine, Request request, text::TextStream stream,
+               const std::function<void(std::string_view)>& print, bool interruptible) {
   const auto mailbox = std::make_shared<Mailbox<Piece>>();
-  const auto generation = engine.open(
-      std::move(request),
-      std::make_unique<TerminalSink>(text::TextStream(std::move(tokenizer), stops), mailbox));
+  const auto generation =
+      engine.open(std::move(request), std::make_unique<TerminalSink>(std::move(stream), mailbox));
   std::optional<InterruptScope> scope;
-  if (interruptible) scope.emplace(generation);
-  Answer answer;
-  while (std::optional<Piece> piece = mailbox->pop()) {
-    if (!piece->text.empty()) {
-      answer.text += piece->text;
-      print(piece->text);
-    }
-    if (!piece->end) continue;
-    answer.outcome = *piece->end;
-    break;
+  // Generation::cancel touches lock-free atomics only.
+  if (interruptible)
+    scope.emplace([](void* what) { static_cast<Generation*>(what)->cancel(); }, generation.get());
+  for (;;) {
+    const std::optional<Piece> piece = mailbox->pop();
+    if (!piece->text.empty()) print(piece->text);
+    if (piece->end) return *piece->end;
   }
-  if (answer.outcome.error) throw *answer.outcome.error;
-  return answer;
 }
 
-void print_now(std::string_view text) {
-  fmt::print("{}", text);
-  std::fflush(stdout);
+AnswerStats stats_of(const Outcome& outcome) {
+  const Timings& t = outcome.timings;
+  return {outcome.prompt_tokens,
+          outcome.cached_tokens,
+          outcome.completion_tokens,
+          t.queue + t.prefill,
+          t.prefill,
+          t.decode};
 }
 
-std::string describe(const Outcome& o) {
-  const int64_t forwarded = o.prompt_tokens - o.cached_tokens;
-  return fmt::format(
-      "prompt {} tokens ({} cached), {:.1f} tok/s | answer {} tokens, {:.1f} tok/s | "
-      "first token after {:.2f} s",
-      o.prompt_tokens, o.cached_tokens, rate(forwarded, o.timings.prefill), o.completion_tokens,
-      rate(o.completion_tokens - 1, o.timings.decode), o.timings.queue + o.timings.prefill);
+std::string describe(const AnswerStats& s) {
+  std::string out;
+  if (s.prompt_tokens) {
+    const int64_t cached = s.cached_tokens.value_or(0);
+    out = fmt::format("prompt {} tokens ({} cached), {:.1f} tok/s | ", *s.prompt_tokens, cached,
+                      rate(*s.prompt_tokens - cached, s.prefill));
+  }
+  if (s.completion_tokens)
+    out += fmt::format("answer {} tokens, {:.1f} tok/s | ", *s.completion_tokens,
+                       rate(*s.completion_tokens - 1, s.decode));
+  return out + fmt::format("first token after {:.2f} s", s.first_token);
 }
 
 }  // namespace mantou::cli

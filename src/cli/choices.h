@@ -28,6 +28,8 @@ template <>
 inline constexpr std::array<std::string_view, 5> kNames<LogLevel>{"error", "warn", "info", "debug",
                                                                   "trace"};
 template <>
+inline constexpr std::array<std::string_view, 2> kNames<LogFormat>{"text", "json"};
+template <>
 inline constexpr std::array<std::string_view, 3> kNames<TableFormat>{"md", "csv", "json"};
 
 template <class E>

@@ -200,9 +200,25 @@ class Parser {
         read_flag(arg);
     }
     take_words(verb_, words_, options_);
+    check_remote();
   }
 
  private:
+  // A model elsewhere cannot be told how to run, and without one nobody wants its key.
+  void check_remote() const {
+    const bool remote = !options_.remote.url.empty();
+    for (const Flag* flag : seen_) {
+      const std::string name = fmt::format("--{}", flag->name);
+      if (remote && flag->group == FlagGroup::kModel && flag->name != "model")
+        fail_param(ErrorCode::kInvalidArgument, name,
+                   "{} is about a model that is loaded here: leave it out, or leave out --url",
+                   name);
+      if (!remote && flag->group == FlagGroup::kRemote)
+        fail_param(ErrorCode::kInvalidArgument, name, "{} is for the server of --url: add --url",
+                   name);
+    }
+  }
+
   void read_flag(const std::string& arg) {
     const size_t equals = arg.find('=');
     const std::string name = canonical(arg.substr(0, equals));
@@ -237,6 +253,16 @@ std::string environment_name(std::string_view flag) {
   std::string name = "MANTOU_";
   for (char c : flag) name += c == '-' ? '_' : char(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
   return name;
+}
+
+const Flag* find_flag(const Verb& verb, std::string_view name) {
+  const std::string dashes = name.starts_with('-') ? "" : "--";
+  return find(verb, canonical(dashes + std::string(name)));
+}
+
+void set_flag(const Flag& flag, const std::string& shown, std::string_view text, Options& options,
+              bool first) {
+  store({flag, shown, text, first}, options);
 }
 
 Options parse(const Verb& verb, std::span<const std::string> args, const Environment& environment) {

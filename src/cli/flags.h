@@ -62,7 +62,17 @@ using Target = std::variant<bool*, int*, int64_t*, std::string*, Choice, std::ve
                             std::vector<std::string>*, std::optional<int>*,
                             std::optional<uint64_t>*, std::optional<double>*>;
 
-enum class FlagGroup { kModel, kPrompt, kLimits, kSampling, kServer, kBench, kTokens, kOutput };
+enum class FlagGroup {
+  kModel,
+  kPrompt,
+  kLimits,
+  kSampling,
+  kRemote,
+  kServer,
+  kBench,
+  kTokens,
+  kOutput
+};
 
 struct Flag {
   std::string_view name;                       // without dashes: "ctx-size"
@@ -84,6 +94,14 @@ struct EnvironmentVariable {
   std::string_view name, help;
 };
 std::span<const EnvironmentVariable> environment_variables();
+
+// The flag of `verb` that has this name, "--" before it or not, "_" as good as "-". Null: none.
+const Flag* find_flag(const Verb& verb, std::string_view name);
+
+// Reads `text` into the flag's place in `options`; with `first` a list begins anew. Errors name the
+// flag as `shown`.
+void set_flag(const Flag& flag, const std::string& shown, std::string_view text, Options& options,
+              bool first = true);
 
 // Looks a variable up; empty result: not set. main passes getenv, tests a map.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;

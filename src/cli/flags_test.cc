@@ -103,6 +103,9 @@ const Case kCases[] = {
     {"chat", {"--kv-group-size", "32"}, HOLDS(o.model.kv_group_size == 32)},
     {"inspect", {"--quantized-kv-start", "9"}, HOLDS(o.model.quantized_kv_start == 9)},
     {"inspect", {"--kv-start", "9"}, HOLDS(o.model.quantized_kv_start == 9)},
+    {"chat", {"--url", "http://h", "--model", "m"}, HOLDS(o.remote.url == "http://h")},
+    {"chat", {"--url", "h", "--api-key", "k"}, HOLDS(o.remote.api_key == "k")},
+    {"chat", {"--reasoning-parser", "none"}, HOLDS(o.prompt.reasoning_format == "none")},
     {"chat", {"-p", "Hello"}, HOLDS(o.prompt.prompt == "Hello")},
     {"generate", {"--prompt", "-5 degrees"}, HOLDS(o.prompt.prompt == "-5 degrees")},
     {"generate", {"--prompt=--stats"}, HOLDS(o.prompt.prompt == "--stats")},
@@ -143,8 +146,29 @@ const Case kCases[] = {
     {"chat", {"--seed", "18446744073709551615"}, HOLDS(o.sampling.seed == UINT64_MAX)},
     {"serve", {"--host", "::1"}, HOLDS(o.server.host == "::1")},
     {"serve", {"--port", "0"}, HOLDS(o.server.port == 0)},
+    {"serve", {"-np", "3"}, HOLDS(o.model.parallel == 3)},
+    {"serve", {"--parallel", "4"}, HOLDS(o.model.parallel == 4)},
+    {"serve", {"--batch", "5"}, HOLDS(o.model.parallel == 5)},
+    {"serve", {"-cram", "9"}, HOLDS(o.model.cache_ram == 9)},
+    {"serve", {"--queue", "5"}, HOLDS(o.server.queue == 5)},
+    {"serve", {"--kv-memory", "100"}, HOLDS(o.server.kv_memory == 100)},
+    {"chat", {"--cache-ram", "0"}, HOLDS(o.model.cache_ram == 0)},
+    {"serve", {"--tool-call-parser", "hermes"}, HOLDS(o.server.tool_format == "hermes")},
+    {"serve", {"--reasoning-parser", "none"}, HOLDS(o.prompt.reasoning_format == "none")},
     {"serve", {"--body-limit", "8"}, HOLDS(o.server.body_limit == 8)},
-    {"serve", {"--api-key", "secret"}, HOLDS(o.server.api_key == "secret")},
+    {"serve",
+     {"--api-key", "a", "--api-key", "b,c"},
+     HOLDS((o.server.api_keys == Strings{"a", "b,c"}))},
+    {"serve", {"--api-key-file", "keys"}, HOLDS(o.server.api_key_file == "keys")},
+    {"serve", {"--ssl-cert-file", "c.pem"}, HOLDS(o.server.ssl_cert_file == "c.pem")},
+    {"serve", {"--ssl-key-file", "k.pem"}, HOLDS(o.server.ssl_key_file == "k.pem")},
+    {"serve", {"--timeout", "7"}, HOLDS(o.server.timeout == 7)},
+    {"serve", {"-to", "7"}, HOLDS(o.server.timeout == 7)},
+    {"serve", {"--timeout-keep-alive", "7"}, HOLDS(o.server.keep_alive_timeout == 7)},
+    {"serve", {"--timeout-graceful-shutdown", "7"}, HOLDS(o.server.shutdown_timeout == 7)},
+    {"serve", {"--max-connections", "7"}, HOLDS(o.server.max_connections == 7)},
+    {"serve", {"--allowed-hosts", "box"}, HOLDS((o.server.allowed_hosts == Strings{"box"}))},
+    {"serve", {"--allowed-origins", "*"}, HOLDS((o.server.cors_origins == Strings{"*"}))},
     {"serve",
      {"--cors-origin", "http://a", "--cors-origin=http://b"},
      HOLDS((o.server.cors_origins == Strings{"http://a", "http://b"}))},
@@ -169,6 +193,7 @@ const Case kCases[] = {
     {"help", {"--markdown"}, HOLDS(o.markdown)},
     {"help", {"serve"}, HOLDS(o.topic == "serve")},
     {"serve", {"--log-level", "DEBUG"}, HOLDS(o.log_level == LogLevel::kDebug)},
+    {"serve", {"--log-format", "json"}, HOLDS(o.log_format == LogFormat::kJson)},
     {"version", {"-h"}, HOLDS(o.help)},
     {"version", {"--help"}, HOLDS(o.help)},
 };
@@ -313,6 +338,13 @@ TEST(Refusals, UnknownVerbSuggestsTheNearest) {
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_EQ(error.message(), "there is no verb \"sevre\"; did you mean serve?");
   }
+}
+
+TEST(Refusals, AServerElsewhereIsNotToldHowToRun) {
+  EXPECT_EQ(refused("chat", {"--url", "http://h", "--ctx-size", "9"}).message(),
+            "--ctx-size is about a model that is loaded here: leave it out, or leave out --url");
+  EXPECT_EQ(refused("chat", {"--api-key", "k"}).message(),
+            "--api-key is for the server of --url: add --url");
 }
 
 TEST(Refusals, OutOfRangeNamesFlagAndRange) {

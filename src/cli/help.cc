@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cli/chat_session.h"
+#include "cli/chat/commands.h"
 #include "cli/flags.h"
 
 namespace mantou::cli {
@@ -16,10 +16,15 @@ struct GroupTitle {
   std::string_view title;
 };
 constexpr GroupTitle kGroups[] = {
-    {FlagGroup::kModel, "Model and machine"}, {FlagGroup::kPrompt, "Prompt"},
-    {FlagGroup::kLimits, "Limits"},           {FlagGroup::kSampling, "Sampling"},
-    {FlagGroup::kServer, "Server"},           {FlagGroup::kBench, "Measurements"},
-    {FlagGroup::kTokens, "Tokens"},           {FlagGroup::kOutput, "Output"},
+    {FlagGroup::kModel, "Model and machine"},
+    {FlagGroup::kPrompt, "Prompt"},
+    {FlagGroup::kLimits, "Limits"},
+    {FlagGroup::kSampling, "Sampling"},
+    {FlagGroup::kRemote, "A server elsewhere"},
+    {FlagGroup::kServer, "Server"},
+    {FlagGroup::kBench, "Measurements"},
+    {FlagGroup::kTokens, "Tokens"},
+    {FlagGroup::kOutput, "Output"},
 };
 
 std::string_view words_usage(Words words) {
@@ -194,7 +199,7 @@ std::string help_verb(const Verb& verb) {
       if (flag.group == group.group && (flag.verbs & verb.bit)) lines += help_line(flag);
     if (!lines.empty()) out += fmt::format("\n{}\n{}", group.title, lines);
   }
-  if (verb.bit == kChat) out += "\nTyped alone on a line\n" + chat_commands_help();
+  if (verb.bit == kChat) out += "\nTyped in a chat\n" + chat_commands_help();
   return out;
 }
 
@@ -220,7 +225,7 @@ std::string help_markdown(std::span<const Verb> verbs) {
         "|---|---|---|---|---|---|\n{}",
         group.title, rows);
   }
-  out += "\n## In a chat\n\nTyped alone on a line:\n\n```\n" + chat_commands_help() + "```\n";
+  out += "\n## In a chat\n\n```\n" + chat_commands_help() + "```\n";
   out += "\n## Variables without an option\n\n| variable | meaning |\n|---|---|\n";
   for (const auto& variable : environment_variables())
     out += fmt::format("| `{}` | {} |\n", variable.name, cell(std::string(variable.help)));

@@ -22,12 +22,16 @@ namespace {
 struct TextSide {
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
+  text::OutputFormat output_format;
 };
 
 TextSide build_text(const TokenizerSource& source) {
   TextSide side;
   side.tokenizer = text::Tokenizer::build(source);
   side.chat_template = text::ChatTemplate::build(source, side.tokenizer);
+  side.output_format = text::choose_format(source.chat_template, [&](std::string_view token) {
+    return side.tokenizer->id_of(token) >= 0;
+  });
   return side;
 }
 
@@ -67,6 +71,7 @@ LoadedModel load_model(const ModelOptions& options) {
   const TextSide side = text.get();
   loaded.tokenizer = side.tokenizer;
   loaded.chat_template = side.chat_template;
+  loaded.output_format = side.output_format;
   // XTC must not take away the ways to end a line; the sampler adds those that end the answer.
   for (const std::string_view end : {"\n", "\n\n"})
     if (const auto ids = loaded.tokenizer->encode(end, {.add_special = false}); ids.size() == 1)
@@ -77,6 +82,9 @@ LoadedModel load_model(const ModelOptions& options) {
   executor.context = options.ctx_size;
   executor.states = state_specs(*model, *backend, options, artifact->path());
   executor.end_ids = loaded.tokenizer->end_ids();
+  // mlx-lm's bits are those of a prompt alone.
+  executor.max_rows = options.exact == Exact::kNo ? options.parallel : 1;
+  executor.prefix_cache_bytes = uint64_t(options.cache_ram) << 20;
   loaded.executor = runtime::make_model_executor(std::move(backend), std::move(model), executor);
   loaded.capabilities = loaded.executor->capabilities();
   if (loaded.capabilities.context > loaded.capabilities.train_context)
@@ -88,21 +96,30 @@ LoadedModel load_model(const ModelOptions& options) {
   return loaded;
 }
 
-Schedule schedule_of(const LoadedModel& model, const ModelOptions& options) {
+SchedulerOptions schedule_of(const LoadedModel& model, const ModelOptions& options) {
   if (options.exact != Exact::kNo) return kMlxLmSchedule;
-  Schedule schedule;
-  schedule.prefill_chunk = options.batch_size;
+  SchedulerOptions schedule;
+  schedule.chunk_alone = options.batch_size;
+  schedule.chunk_beside = std::min(schedule.chunk_beside, options.batch_size);
+  schedule.uniform = model.capabilities.uniform_steps;
   schedule.last_alone = model.capabilities.lazy;
   return schedule;
 }
 
-Request make_request(const LoadedModel& model, const Options& options) {
+Request make_request(const LoadedModel& model, const SamplingOptions& sampling,
+                     const LimitOptions& limits) {
   Request request;
   request.sampling = model.sampling;
   request.sampling.seed = random_bits();
-  apply(options.sampling, request.sampling);
-  apply(options.limits, request.limits);
+  apply(sampling, request.sampling);
+  apply(limits, request.limits);
   return request;
+}
+
+std::string reasoning_format(const PromptOptions& options, const std::string& own) {
+  if (options.reasoning_format == "auto") return own;
+  text::require_reasoning_format(options.reasoning_format, "reasoning_parser");
+  return options.reasoning_format;
 }
 
 text::ChatOptions chat_options(const PromptOptions& options) {

@@ -7,8 +7,9 @@
 
 #include "cli/options.h"
 #include "engine/executor.h"
-#include "engine/schedule.h"
+#include "engine/scheduler.h"
 #include "text/chat_template.h"
+#include "text/formats/formats.h"
 #include "text/tokenizer.h"
 
 namespace mantou::cli {
@@ -21,6 +22,7 @@ struct LoadedModel {
   int threads = 0;         // the backend's
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
+  text::OutputFormat output_format;
   std::unique_ptr<Executor> executor;
   Capabilities capabilities;
   SamplingParams sampling;  // built-in defaults under those of generation_config.json
@@ -32,11 +34,15 @@ struct LoadedModel {
 LoadedModel load_model(const ModelOptions& options);
 
 // How the engine shall cut prompts.
-Schedule schedule_of(const LoadedModel& model, const ModelOptions& options);
+SchedulerOptions schedule_of(const LoadedModel& model, const ModelOptions& options);
 
 // A request with the options' limits and sampling over the model's defaults; a seed of its own
 // unless one was given. The prompt is the caller's.
-Request make_request(const LoadedModel& model, const Options& options);
+Request make_request(const LoadedModel& model, const SamplingOptions& sampling,
+                     const LimitOptions& limits);
+
+// The format of reasoning that --reasoning-parser names; `own` for "auto".
+std::string reasoning_format(const PromptOptions& options, const std::string& own);
 
 // The template's variables: those of --chat-template-kwargs.
 text::ChatOptions chat_options(const PromptOptions& options);

@@ -56,6 +56,7 @@ int run(std::vector<std::string> args) {
     return 0;
   }
   set_log_level(options.log_level);
+  set_log_format(options.log_format);
   // A server outlives whoever reads its output; the other verbs end quietly with their reader.
   if (verb.bit == kServe) std::signal(SIGPIPE, SIG_IGN);
   return verb.run(options);

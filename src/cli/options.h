@@ -24,12 +24,14 @@ enum class TableFormat { kMarkdown, kCsv, kJson };
 
 // generate, chat, serve, bench; `model` also inspect, fit and tokenize.
 struct ModelOptions {
-  std::string model;     // a path or part of a name; empty: not given
-  std::string hf_repo;   // "org/name", "org/name:QUANT"; wins over model; also get
-  bool offline = false;  // fetch nothing
-  int64_t ctx_size = 0;  // 0: what the checkpoint was made for
-  int threads = 0;       // 0: one a core
-  int batch_size = 512;  // prompt tokens a step forwards at most
+  std::string model;         // a path or part of a name; empty: not given
+  std::string hf_repo;       // "org/name", "org/name:QUANT"; wins over model; also get
+  bool offline = false;      // fetch nothing
+  int64_t ctx_size = 0;      // 0: what the checkpoint was made for
+  int threads = 0;           // 0: one a core
+  int batch_size = 512;      // prompt tokens a step forwards at most
+  int parallel = 8;          // requests that are answered at once
+  int64_t cache_ram = 2048;  // MiB for the states of earlier prompts
   Compute compute = Compute::kAuto;
   BackendChoice backend = BackendChoice::kAuto;
   Exact exact = Exact::kNo;
@@ -55,21 +57,39 @@ struct LimitOptions {
   std::vector<std::string> stop;  // texts that end the answer
 };
 
-// generate, chat; `chat_template_kwargs` also serve.
+// generate, chat; `chat_template_kwargs` and `reasoning_format` also serve, the latter not
+// generate.
 struct PromptOptions {
   std::string prompt;                // generate: empty means standard input; chat: the first turn
   std::string system;                // empty: none
   bool raw = false;                  // no chat template
   std::string chat_template_kwargs;  // a JSON object, checked; empty: none
-  bool stats = false;                // counts and speeds on standard error at the end
+  std::string reasoning_format = "auto";
+  bool stats = false;  // counts and speeds on standard error at the end
+};
+
+// chat with a model that another server has.
+struct RemoteOptions {
+  std::string url;      // empty: the model runs here
+  std::string api_key;  // empty: none is sent
 };
 
 struct ServerOptions {
-  std::string host = "127.0.0.1";
+  std::string host = "127.0.0.1";  // or the path of a UNIX socket
   int port = 8080;
-  int64_t body_limit = 32;                // MiB
-  std::string api_key;                    // empty: none is asked for
-  std::vector<std::string> cors_origins;  // sites whose pages may use the server
+  int queue = 64;           // requests that may wait
+  int64_t kv_memory = 0;    // MiB for the states of all requests; 0: what is free
+  int64_t body_limit = 32;  // MiB
+  std::string tool_format = "auto";
+  std::vector<std::string> api_keys;        // each may hold several, with commas between
+  std::string api_key_file;                 // none of both: no key is asked for
+  std::string ssl_cert_file, ssl_key_file;  // PEM; both: TLS
+  std::vector<std::string> cors_origins;    // sites whose pages may use the server
+  std::vector<std::string> allowed_hosts;   // further names the server answers to
+  int max_connections = 1024;
+  int timeout = 30;             // seconds a client may be silent within a request or an answer
+  int keep_alive_timeout = 75;  // … and between two requests
+  int shutdown_timeout = 30;    // seconds for answers in progress at the end
 };
 
 // Each combination of the lists is one row of the result.
@@ -99,11 +119,13 @@ struct Options {
   SamplingOptions sampling;
   LimitOptions limits;
   PromptOptions prompt;
+  RemoteOptions remote;
   ServerOptions server;
   BenchOptions bench;
   TokenizeOptions tokenize;
   CacheOptions cache;
   LogLevel log_level = LogLevel::kWarn;
+  LogFormat log_format = LogFormat::kText;
   bool json = false;      // inspect, fit, ls, tokenize
   bool markdown = false;  // help
   std::string topic;      // help: the verb asked about

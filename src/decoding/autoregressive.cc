@@ -49,6 +49,11 @@ class BackendStep {
   Backend& backend_;
 };
 
+// The row's next token is the arg-max of the model's logits as they are.
+bool is_greedy(const Row& row) {
+  return row.sampler.is_plain_greedy(row.generated) && !row.grammar.binds();
+}
+
 struct Batch {
   StepLayout layout;
   std::vector<TokenId> tokens;
@@ -73,8 +78,7 @@ Batch gather(RowBatch& rows, const StepPlan& plan) {
     const auto begin = row.tokens.begin() + row.stored;
     batch.tokens.insert(batch.tokens.end(), begin, begin + work.tokens);
     if (work.output == Output::kSample) {
-      const auto want = row.sampler.is_plain_greedy(row.generated) ? HeadRequest::Want::kArgMax
-                                                                   : HeadRequest::Want::kLogits;
+      const auto want = is_greedy(row) ? HeadRequest::Want::kArgMax : HeadRequest::Want::kLogits;
       batch.heads.push_back({first + work.tokens - 1, want});
       batch.sampled.push_back(w);
     }
@@ -91,7 +95,8 @@ TokenId checked(int32_t arg_max, size_t at) {
 }
 
 GeneratedToken choose(Row& row, const Score& score) {
-  if (!score.logits.empty()) return row.sampler.sample(score.logits, row.tokens, row.generated);
+  if (!score.logits.empty())
+    return row.sampler.sample(score.logits, row.tokens, row.generated, row.grammar.allowed());
   return {checked(score.arg_max, row.tokens.size()), 0, {}};
 }
 
@@ -99,13 +104,24 @@ bool contains(std::span<const TokenId> ids, TokenId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// Of a row whose token number `generated` is `id`.
-std::optional<FinishReason> finish_of(const Row& row, int64_t generated, TokenId id,
-                                      std::span<const TokenId> end_ids) {
-  if (!row.request.limits.ignore_eos && contains(end_ids, id)) return FinishReason::kStop;
-  if (contains(row.request.limits.stop_token_ids, id)) return FinishReason::kStop;
-  if (generated + 1 >= row.max_tokens) return FinishReason::kLength;
-  return std::nullopt;
+// The result of a row whose token number `generated`, for place `at`, is `token`.
+void found(Row& row, int64_t generated, size_t at, GeneratedToken token,
+           std::span<const TokenId> end_ids, RowResult& result) {
+  const TokenId id = token.id;
+  result.token = std::move(token);
+  result.is_end = (!row.request.limits.ignore_eos && contains(end_ids, id)) ||
+                  contains(row.request.limits.stop_token_ids, id);
+  const bool complete = !result.is_end && row.grammar.commit(std::span(row.tokens).first(at), id);
+  if (result.is_end || complete)
+    result.finished = FinishReason::kStop;
+  else if (generated + 1 >= row.max_tokens)
+    result.finished = FinishReason::kLength;
+}
+
+void failed(const Error& error, RowResult& result) {
+  result.token.reset();
+  result.error = error;
+  result.finished = FinishReason::kError;
 }
 
 void sample_rows(RowBatch& rows, const StepPlan& plan, const Batch& batch,
@@ -114,12 +130,50 @@ void sample_rows(RowBatch& rows, const StepPlan& plan, const Batch& batch,
   for (size_t i = 0; i < scores.size(); i++) {
     RowResult& result = results.rows[batch.sampled[i]];
     Row& row = rows[rows.index_of(plan.work[batch.sampled[i]].id)];
+    if (result.error) continue;  // of its prompt's scores
     try {
-      result.token = choose(row, scores[i]);
-      result.finished = finish_of(row, row.generated, result.token->id, end_ids);
+      found(row, row.generated, row.tokens.size(), choose(row, scores[i]), end_ids, result);
     } catch (const Error& error) {
-      result.error = error;
-      result.finished = FinishReason::kError;
+      failed(error, result);
+    }
+  }
+}
+
+// Logits of so many prompt tokens exist at once.
+constexpr size_t kScoredTogether = 16;
+
+// For rows whose prompt is to be scored: what each token forwarded says of the one behind it.
+void score_prompts(Backend& backend, const Tensor& hidden, const Head& head, RowBatch& rows,
+                   const StepPlan& plan, const Batch& batch, StepResults& results) {
+  struct Target {
+    size_t work;
+    TokenId id;
+  };
+  std::vector<HeadRequest> requests;
+  std::vector<Target> targets;
+  for (size_t w = 0; w < plan.work.size(); w++) {
+    const StepRow& part = batch.layout.rows[w];
+    const Row& row = rows[size_t(part.state_row)];
+    if (!row.request.scores) continue;
+    const std::vector<TokenId>& prompt = row.request.prompt;
+    for (int i = 0; i < part.count && part.position + i + 1 < int64_t(prompt.size()); i++) {
+      requests.push_back({part.first + i, HeadRequest::Want::kLogits});
+      targets.push_back({w, prompt[size_t(part.position + i + 1)]});
+    }
+  }
+  for (size_t first = 0; first < requests.size(); first += kScoredTogether) {
+    const size_t count = std::min(kScoredTogether, requests.size() - first);
+    const auto scores = backend.head(hidden, head, std::span(requests).subspan(first, count));
+    for (size_t i = 0; i < count; i++) {
+      const auto& [w, id] = targets[first + i];
+      Row& row = rows[size_t(batch.layout.rows[w].state_row)];
+      RowResult& result = results.rows[w];
+      if (result.error) continue;
+      try {
+        result.scores.push_back(row.sampler.score(scores[i].logits, id, row.request.scores->top));
+      } catch (const Error& error) {
+        failed(error, result);
+      }
     }
   }
 }
@@ -167,6 +221,7 @@ StartedStep start_step(Backend& backend, const models::Model& model, RowBatch& r
     const BackendStep step(backend, batch.layout);
     try {
       const Tensor hidden = model.forward(backend, batch.tokens, rows.states(), plan.stop);
+      score_prompts(backend, hidden, model.head(), rows, plan, batch, results);
       begin_tokens(backend, hidden, model.head(), rows, plan, batch, end_ids, started);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCancelled) throw;
@@ -186,13 +241,12 @@ StepResults finish_step(RowBatch& rows, std::span<const TokenId> end_ids, Starte
     const StartedStep::Awaited& awaited = started.awaited[i];
     RowResult& result = started.results.rows[awaited.work];
     Row& row = rows[rows.index_of(result.id)];
+    if (result.error) continue;  // of its prompt's scores
     try {
       const TokenId id = row.tokens[awaited.at] = checked(tokens[i], awaited.at);
-      result.token = {id, 0, {}};
-      result.finished = finish_of(row, awaited.generated, id, end_ids);
+      found(row, awaited.generated, awaited.at, {id, 0, {}}, end_ids, result);
     } catch (const Error& error) {
-      result.error = error;
-      result.finished = FinishReason::kError;
+      failed(error, result);
     }
   }
   return std::move(started.results);
@@ -202,8 +256,8 @@ bool can_start_ahead(const RowBatch& rows, const StepPlan& plan) {
   return std::all_of(plan.work.begin(), plan.work.end(), [&](const Work& work) {
     const Row& row = rows[rows.index_of(work.id)];
     return work.output == Output::kSample && row.stored + 1 == int64_t(row.tokens.size()) &&
-           row.tokens.back() < 0 && row.generated < row.max_tokens &&
-           row.sampler.is_plain_greedy(row.generated);
+           row.tokens.back() < 0 && row.generated < row.max_tokens && is_greedy(row) &&
+           !row.request.constraint.grammar;  // may bind from the awaited token on
   });
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "decoding/row_grammar.h"
 #include "engine/request.h"
 #include "sampling/sampler.h"
 #include "tensor/layer_state.h"
@@ -25,6 +26,7 @@ struct Row {
   int64_t stored = 0;
   int64_t generated = 0;
   int64_t max_tokens = 0;
+  RowGrammar grammar;
 };
 
 class RowBatch {

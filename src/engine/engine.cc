@@ -4,8 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "engine/step_loop.h"
-
 namespace mantou {
 
 Engine::Engine(std::unique_ptr<Executor> executor, EngineOptions options)
@@ -17,21 +15,52 @@ Engine::Engine(std::unique_ptr<Executor> executor, EngineOptions options)
 Engine::~Engine() { shutdown(std::chrono::milliseconds(0)); }
 
 std::shared_ptr<Generation> Engine::open(Request request, std::unique_ptr<Sink> sink) {
+  std::vector<Request> requests;
+  requests.push_back(std::move(request));
+  std::vector<std::unique_ptr<Sink>> sinks;
+  sinks.push_back(std::move(sink));
+  return open(std::move(requests), std::move(sinks))[0];
+}
+
+std::vector<std::shared_ptr<Generation>> Engine::open(std::vector<Request> requests,
+                                                      std::vector<std::unique_ptr<Sink>> sinks) {
   std::lock_guard lock(mutex_);
   if (!accepting_) fail(ErrorCode::kUnavailable, "the engine is shutting down");
-  if (waiting_->load() >= std::max(1, options_.max_queued))
+  // A lone request of many choices may always wait.
+  const int waiting = shared_->waiting.load();
+  if (waiting > 0 && waiting + int(requests.size()) > std::max(1, options_.max_queued)) {
+    refused_ += requests.size();
     fail(ErrorCode::kResourceExhausted, "{} requests are waiting already; try again later",
-         options_.max_queued);
-  request.id = ++last_id_;
-  auto generation = std::make_shared<Generation>(std::move(request), std::move(sink), waiting_);
-  open_.emplace(generation->id(), generation);
-  mailbox_.push(std::shared_ptr<Generation>(generation));
-  return generation;
+         waiting);
+  }
+  std::vector<std::shared_ptr<Generation>> generations;
+  for (size_t i = 0; i < requests.size(); i++) {
+    requests[i].id = ++last_id_;
+    generations.push_back(std::make_shared<Generation>(std::move(requests[i]), std::move(sinks[i]),
+                                                       shared_, Generation::Clock::now()));
+    open_.emplace(generations.back()->id(), generations.back());
+  }
+  for (const auto& generation : generations) mailbox_.push(std::shared_ptr<Generation>(generation));
+  return generations;
 }
 
 void Engine::stop_accepting() {
   std::lock_guard lock(mutex_);
   accepting_ = false;
+}
+
+bool Engine::accepting() const {
+  std::lock_guard lock(mutex_);
+  return accepting_;
+}
+
+EngineStats Engine::stats() const {
+  EngineStats stats = *shared_->stats.latest();
+  stats.waiting = shared_->waiting.load();
+  stats.max_rows = capabilities_.max_rows;
+  std::lock_guard lock(mutex_);
+  stats.refused = refused_;
+  return stats;
 }
 
 bool Engine::shutdown(std::chrono::milliseconds grace) {
@@ -50,7 +79,9 @@ bool Engine::shutdown(std::chrono::milliseconds grace) {
 }
 
 void Engine::run() {
-  StepLoop loop(*executor_, options_.schedule, [this](RequestId id) { finished(id); });
+  // How soon it is seen that a reader has caught up, when nothing else goes on.
+  constexpr std::chrono::milliseconds kLook{5};
+  StepLoop loop(*executor_, options_.steps, shared_, [this](RequestId id) { finished(id); });
   for (;;) {
     if (!loop.has_work()) {
       std::optional<std::shared_ptr<Generation>> next = mailbox_.pop();
@@ -59,7 +90,7 @@ void Engine::run() {
     }
     while (std::optional<std::shared_ptr<Generation>> next = mailbox_.try_pop())
       loop.add(std::move(*next));
-    loop.turn();
+    if (!loop.turn() && loop.has_work()) std::this_thread::sleep_for(kLook);
   }
 }
 

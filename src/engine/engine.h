@@ -1,4 +1,4 @@
-// The engine: one thread that owns an Executor and runs the requests given to it.
+// The engine: one thread that owns an Executor and runs the requests given to it, many at once.
 //
 // Owned by main (or the server's composition); open(), cancel() and shutdown() may be called from
 // any thread but the engine's own sinks must not call shutdown(). Sinks are called on the engine
@@ -16,13 +16,13 @@
 #include "base/mailbox.h"
 #include "engine/executor.h"
 #include "engine/generation.h"
-#include "engine/schedule.h"
+#include "engine/step_loop.h"
 
 namespace mantou {
 
 struct EngineOptions {
-  int max_queued = 64;  // requests that may wait behind the running one
-  Schedule schedule = {};
+  int max_queued = 64;  // requests that may wait for admission
+  StepLoopOptions steps = {};
 };
 
 class Engine {
@@ -37,6 +37,9 @@ class Engine {
   // Queues the request; its id is given here. Errors, after which the sink is gone without a call:
   // kResourceExhausted (the queue is full), kUnavailable (shutting down).
   std::shared_ptr<Generation> open(Request request, std::unique_ptr<Sink> sink);
+  // Several at once: all or none.
+  std::vector<std::shared_ptr<Generation>> open(std::vector<Request> requests,
+                                                std::vector<std::unique_ptr<Sink>> sinks);
 
   // Takes no new requests, waits up to `grace` for the open ones, cancels those that are left and
   // ends the thread. True when none had to be cancelled. Later calls do nothing.
@@ -44,6 +47,10 @@ class Engine {
 
   // Takes no new requests; open ones run on.
   void stop_accepting();
+  bool accepting() const;
+
+  // As of the last turn; an answer counts as ended before its sink hears of it. Any thread.
+  EngineStats stats() const;
 
  private:
   void run();
@@ -52,14 +59,15 @@ class Engine {
   const EngineOptions options_;
   const std::unique_ptr<Executor> executor_;
   const Capabilities capabilities_;
-  const std::shared_ptr<std::atomic<int>> waiting_ = std::make_shared<std::atomic<int>>(0);
+  const std::shared_ptr<Generation::Shared> shared_ = std::make_shared<Generation::Shared>();
   Mailbox<std::shared_ptr<Generation>> mailbox_;
 
-  std::mutex mutex_;  // of the members below
+  mutable std::mutex mutex_;  // of the members below
   std::condition_variable all_finished_;
   std::map<RequestId, std::shared_ptr<Generation>> open_;
   RequestId last_id_ = 0;
   bool accepting_ = true;
+  uint64_t refused_ = 0;
 
   std::mutex join_mutex_;
   std::thread thread_;

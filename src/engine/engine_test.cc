@@ -45,11 +45,11 @@ class RecordingSink final : public Sink {
     return want_;
   }
   void on_progress(int64_t done, int64_t total) override { seen_->progress.push_back(done); }
-  bool on_token(uint64_t sequence, const GeneratedToken& token) override {
+  Flow on_token(uint64_t sequence, const GeneratedToken& token) override {
     seen_->sequence.push_back(sequence);
     seen_->tokens.push_back(token.id);
     ++seen_->token_count;
-    return int(seen_->tokens.size()) != stop_after_;
+    return int(seen_->tokens.size()) == stop_after_ ? Flow::kStop : Flow::kMore;
   }
   void on_done(const Outcome& outcome) override {
     ++seen_->done;
@@ -143,7 +143,7 @@ TEST_P(EngineTest, EndAndStopIdsCountButAreNotPartOfTheAnswer) {
 TEST_P(EngineTest, PromptsAreForwardedInChunksAfterTheCachedPart) {
   FakeScript script;
   script.cached_tokens = [](const Request&) { return 100; };
-  start(script, {.schedule = {.prefill_chunk = 512}});
+  start(script, {.steps = {.schedule = {.chunk_alone = 512}}});
   const auto seen = open(request_of(1300, 1));
   const Outcome outcome = seen->wait();
   EXPECT_EQ(outcome.cached_tokens, 100);
@@ -160,7 +160,9 @@ TEST_P(EngineTest, TheLastPromptTokenCanBeAStepOfItsOwn) {
   FakeScript script;
   script.quantized_start = 100;
   script.checks_quantized_start = false;  // as mlx-lm
-  start(script, {.schedule = {.prefill_chunk = 512, .last_alone = true, .respects_limits = false}});
+  start(
+      script,
+      {.steps = {.schedule = {.chunk_alone = 512, .last_alone = true, .respects_limits = false}}});
   open(request_of(1025, 1))->wait();
   open(request_of(1, 1))->wait();
   EXPECT_THAT(step_sizes(), ElementsAre(512, 512, 1, 1));
@@ -169,7 +171,7 @@ TEST_P(EngineTest, TheLastPromptTokenCanBeAStepOfItsOwn) {
 TEST_P(EngineTest, StepsEndWhereARowMustBeQuantized) {
   FakeScript script;
   script.quantized_start = 700;
-  start(script, {.schedule = {.prefill_chunk = 512}});
+  start(script, {.steps = {.schedule = {.chunk_alone = 512}}});
   open(request_of(1300, 1))->wait();
   EXPECT_THAT(step_sizes(), ElementsAre(512, 188, 512, 88));
 }
@@ -249,7 +251,7 @@ TEST_P(EngineTest, AFullQueueRefusesAndACancelledWaiterMakesRoomAtOnce) {
   FakeScript script;
   script.layers = 10000;
   script.layer_time = 1ms;  // the first step practically never ends
-  start(script, {.max_queued = 2, .schedule = {}});
+  start(script, {.max_queued = 2, .steps = {}});
   const auto running = open(request_of(2, 1));
   const auto runs = last_;
   wait_until([&] { return !record_->events().empty(); });
@@ -270,6 +272,19 @@ TEST_P(EngineTest, AFullQueueRefusesAndACancelledWaiterMakesRoomAtOnce) {
   waiter->cancel();
   EXPECT_FALSE(refused());
   EXPECT_TRUE(refused());
+}
+
+TEST_P(EngineTest, ANewcomerJoinsRowsThatAreWriting) {
+  FakeScript script;
+  script.capabilities.max_rows = 2;
+  script.layer_time = 200us;
+  start(script);
+  const auto first = open(request_of(2, 2000));
+  wait_until([&] { return first->token_count > 20; });
+  open(request_of(2, 3))->wait();
+  EXPECT_LT(first->token_count, 2000);
+  last_.reset();
+  engine_.reset();  // ends the first
 }
 
 TEST_P(EngineTest, ASinkMayStopItsRow) {
@@ -315,18 +330,18 @@ TEST_P(EngineTest, ErrorsEndTheirRequestAndTheEngineLives) {
   EXPECT_EQ(open(request_of(2, 3))->wait().reason, FinishReason::kLength);
 }
 
-TEST_P(EngineTest, KeepsStateForSessionsUnlessTheRowFailed) {
+TEST_P(EngineTest, KeepsStateUnlessTheRowFailedOrIsToKeepNone) {
   FakeScript script;
   script.row_error = [](const Work& work) -> std::optional<Error> {
     if (work.id == 3) return Error(ErrorCode::kNumerical, "NaN");
     return std::nullopt;
   };
   start(script);
+  Request own = request_of(2, 1);
+  own.cache.keep = false;
+  open(own)->wait();
   open(request_of(2, 1))->wait();
-  Request session = request_of(2, 1);
-  session.cache.session = "s";
-  open(session)->wait();
-  open(session)->wait();
+  open(request_of(2, 1))->wait();
   engine_.reset();
   std::vector<Release> how;
   for (const FakeEvent& event : record_->events()) {
@@ -343,17 +358,16 @@ TEST_P(EngineTest, AFailureFoundOnCollectingEndsTheRequest) {
     if (++collected == 3) fail(ErrorCode::kIo, "device lost");
   };
   start(script);
-  Request session = request_of(2, 10);
-  session.cache.session = "s";
   // Without a step ahead the third result is the third token; with one it is not waited for when
   // the sink has stopped after the second.
-  const auto seen = open(session, GetParam() ? 2 : -1);
+  const auto seen = open(request_of(2, 10), GetParam() ? 2 : -1);
   const Outcome outcome = seen->wait();
   EXPECT_EQ(outcome.reason, GetParam() ? FinishReason::kStop : FinishReason::kError);
   EXPECT_THAT(seen->tokens, ElementsAre(1, 2));
   EXPECT_EQ(open(request_of(2, 3))->wait().reason, FinishReason::kLength);
   engine_.reset();
-  for (const FakeEvent& event : record_->events()) EXPECT_NE(event.how, Release::kKeep);
+  for (const FakeEvent& event : record_->events())
+    EXPECT_TRUE(event.id != 1 || event.how != Release::kKeep);
 }
 
 TEST_P(EngineTest, TheNextStepIsSubmittedBeforeTheTokenIsWaitedFor) {
@@ -416,9 +430,13 @@ TEST_P(EngineTest, TimingsAddUpToTheTimeItTook) {
 class BrokenExecutor final : public Executor {
  public:
   explicit BrokenExecutor(StepResults results, int64_t cached = 0)
-      : results_(std::move(results)), cached_(cached) {}
+      : results_(std::move(results)), cached_(cached) {
+    capabilities_.context = 100;
+  }
   const Capabilities& capabilities() const override { return capabilities_; }
-  Admission admit(const Request&) override { return {cached_, 10, 1}; }
+  uint64_t row_bytes(int64_t) const override { return 1; }
+  bool is_worth_waiting(const Request&) const override { return false; }
+  Admission admit(const Request&, const Plan&) override { return {cached_, 10}; }
   int64_t append_limit(RequestId) const override { return 1000; }
   Ticket submit(const StepPlan&) override { return 1; }
   StepResults collect(Ticket) override { return results_; }
@@ -437,18 +455,19 @@ TEST(StepLoop, BrokenResultsAreInternalErrors) {
   unasked_stop.stopped = true;
   const std::pair<BrokenExecutor, std::string> cases[] = {
       {BrokenExecutor(no_rows), "returned 0 results"},
-      {BrokenExecutor(wrong_id), "returned 1 results"},
+      {BrokenExecutor(wrong_id), "a result for request 99 in place of 1"},
       {BrokenExecutor(no_token), "no sampled token"},
       {BrokenExecutor(unasked_stop), "nobody asked"},
       {BrokenExecutor({}, 2), "2 of 2 prompt tokens were reported as cached"}};
   for (auto [executor, message] : cases) {
     std::vector<RequestId> finished;
-    StepLoop loop(executor, {}, [&](RequestId id) { finished.push_back(id); });
+    const auto shared = std::make_shared<Generation::Shared>();
+    StepLoop loop(executor, {}, shared, [&](RequestId id) { finished.push_back(id); });
     Request request = request_of(2, 5);
     request.id = 1;
     auto seen = std::make_shared<Seen>();
-    loop.add(std::make_shared<Generation>(request, std::make_unique<RecordingSink>(seen),
-                                          std::make_shared<std::atomic<int>>(0)));
+    loop.add(std::make_shared<Generation>(request, std::make_unique<RecordingSink>(seen), shared,
+                                          Clock::now()));
     for (int turn = 0; turn < 10 && loop.has_work(); ++turn) loop.turn();
     ASSERT_FALSE(loop.has_work()) << message;
     const Outcome outcome = seen->wait();
@@ -475,7 +494,7 @@ TEST_P(EngineTest, StressWithRandomFaults) {
   };
   script.layers = 3;
   script.layer_time = 5us;
-  start(script, {.max_queued = 16, .schedule = {.prefill_chunk = 8}});
+  start(script, {.max_queued = 16, .steps = {.schedule = {.chunk_alone = 8}}});
 
   constexpr int kThreads = 4, kEach = 150;
   std::mutex mutex;

@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan.h"
 #include "engine/request.h"
+#include "engine/stats.h"
 #include "engine/step_plan.h"
 
 namespace mantou {
@@ -29,11 +31,10 @@ struct Capabilities {
 
 struct Admission {
   int64_t cached_tokens = 0;  // leading prompt tokens whose state was reused
-  int64_t max_tokens = 0;     // the limit after clamping to the context
-  size_t bytes = 0;           // state this row will need at its limit
+  int64_t max_tokens = 0;     // the limit after clamping to context and memory
 };
 
-enum class Release { kDrop, kKeep };  // kKeep: state may serve a later request of the same session
+enum class Release { kDrop, kKeep };  // kKeep: its state may serve later requests
 
 using Ticket = uint64_t;
 
@@ -42,10 +43,17 @@ class Executor {
   virtual ~Executor() = default;
   virtual const Capabilities& capabilities() const = 0;
 
-  // Makes a row for the request: checks its ids and limits, reserves its state, reuses kept state.
-  // Errors: kInvalidArgument (ids outside the vocabulary, empty prompt), kResourceExhausted (longer
-  // than the context; no memory): nothing was changed then.
-  virtual Admission admit(const Request& request) = 0;
+  // Bytes of state of a row with so many tokens; never less for more tokens.
+  virtual uint64_t row_bytes(int64_t tokens) const = 0;
+
+  // Whether a row that is still reading its prompt will soon have more of this prompt's state than
+  // there is now.
+  virtual bool is_worth_waiting(const Request& request) const = 0;
+
+  // Makes a row for the request by its plan: checks its ids and settings, starts from the state of
+  // its longest known prefix where that is granted. Errors: kInvalidArgument (ids outside the
+  // vocabulary, empty prompt), kResourceExhausted (no memory): nothing was changed then.
+  virtual Admission admit(const Request& request, const Plan& plan) = 0;
 
   // Prompt tokens that one step may forward of a row: up to where its keys and values must be
   // quantized, so that they are the same however the prompt is cut.
@@ -62,6 +70,8 @@ class Executor {
   // In the order of the tickets; two are outstanding at most. An Error: the step's rows are lost
   // and can only be dropped.
   virtual StepResults collect(Ticket ticket) = 0;
+
+  virtual CacheStats cache_stats() const { return {}; }
 
   // Not while a step of the row is outstanding.
   virtual void release(RequestId id, Release how) = 0;

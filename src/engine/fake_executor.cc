@@ -35,7 +35,8 @@ FakeExecutor::FakeExecutor(FakeScript script, std::shared_ptr<FakeRecord> record
     : script_(std::move(script)),
       record_(record ? std::move(record) : std::make_shared<FakeRecord>()) {}
 
-Admission FakeExecutor::admit(const Request& request) {
+Admission FakeExecutor::admit(const Request& request, const Plan& plan) {
+  const int64_t max_tokens = plan.max_tokens;
   if (script_.on_admit) script_.on_admit(request);
   const Capabilities& can = script_.capabilities;
   if (int(rows_.size()) >= can.max_rows) violation("more rows than max_rows");
@@ -45,15 +46,15 @@ Admission FakeExecutor::admit(const Request& request) {
     if (id < 0 || id >= can.vocab_size)
       fail_param(ErrorCode::kInvalidArgument, "prompt", "token id {} is not in the vocabulary", id);
   }
-  const int64_t room = can.context - int64_t(request.prompt.size());
-  if (room <= 0)
-    fail(ErrorCode::kResourceExhausted, "the prompt has {} tokens, the context holds {}",
-         request.prompt.size(), can.context);
+  if (int64_t(request.prompt.size()) + max_tokens > can.context) violation("beyond the context");
   Row row{request};
-  row.stored = script_.cached_tokens ? script_.cached_tokens(request) : 0;
-  row.max_tokens =
-      request.limits.max_tokens < 0 ? room : std::min<int64_t>(request.limits.max_tokens, room);
-  const Admission admission{row.stored, row.max_tokens, 1};
+  row.stored = plan.reuse && script_.cached_tokens ? script_.cached_tokens(request) : 0;
+  row.max_tokens = max_tokens;
+  uint64_t needed = row_bytes(int64_t(request.prompt.size()) + max_tokens);
+  for (const auto& [id, other] : rows_)
+    needed += row_bytes(int64_t(other.request.prompt.size()) + other.max_tokens);
+  if (needed > script_.state_bytes) violation("rows need more memory than there is");
+  const Admission admission{row.stored, max_tokens};
   if (!rows_.emplace(request.id, std::move(row)).second) violation("request admitted twice");
   note({FakeEvent::Kind::kAdmit, request.id});
   return admission;
@@ -122,11 +123,13 @@ RowResult FakeExecutor::run(const Work& work) {
   const int64_t left = int64_t(row.request.prompt.size()) - row.stored;
   const bool prefill = left > 0;
   if (work.tokens < 1 || work.tokens > (prefill ? left : 1)) violation("wrong number of tokens");
-  if ((work.output == Output::kSample) != (!prefill || work.tokens == left))
+  const bool writes = row.max_tokens > 0;
+  if ((work.output == Output::kSample) != (writes && (!prefill || work.tokens == left)))
     violation("sampling away from the end of the row");
   if (script_.checks_quantized_start && row.stored < script_.quantized_start &&
       row.stored + work.tokens > script_.quantized_start)
     violation("a step across the start of quantization");
+  if (row.request.scores) score(row, work.tokens, result);
   if (prefill) row.stored += work.tokens;
   if (work.output == Output::kNone) return result;
 
@@ -139,10 +142,18 @@ RowResult FakeExecutor::run(const Work& work) {
   const Limits& limits = row.request.limits;
   if ((!limits.ignore_eos && among(script_.capabilities.end_ids)) || among(limits.stop_token_ids)) {
     result.finished = FinishReason::kStop;
+    result.is_end = true;
   } else if (row.generated >= row.max_tokens) {
     result.finished = FinishReason::kLength;
   }
   return result;
+}
+
+// Each token of the prompt has its own id as log-probability.
+void FakeExecutor::score(const Row& row, int tokens, RowResult& result) {
+  const std::vector<TokenId>& prompt = row.request.prompt;
+  for (int64_t i = row.stored + 1; i <= row.stored + tokens && i < int64_t(prompt.size()); i++)
+    result.scores.push_back({prompt[size_t(i)], -float(prompt[size_t(i)]), {}});
 }
 
 bool FakeExecutor::sleep_through_layers(const StopFlag* stop) const {

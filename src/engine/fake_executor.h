@@ -8,6 +8,7 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,8 @@ struct FakeScript {
   std::function<void(const Work&)> on_submit;                  // may throw
   std::function<std::optional<Error>(const Work&)> row_error;  // ends one row
   std::function<int64_t(const Request&)> cached_tokens;
+  std::function<bool(const Request&)> is_worth_waiting;
+  uint64_t state_bytes = std::numeric_limits<uint64_t>::max();  // what all rows may need at once
   int64_t quantized_start = 0;         // > 0: no step may cross this many tokens of a row, and that
   bool checks_quantized_start = true;  // is checked
   bool ahead = false;                  // takes the step after the outstanding one
@@ -69,7 +72,11 @@ class FakeExecutor final : public Executor {
   explicit FakeExecutor(FakeScript script, std::shared_ptr<FakeRecord> record = nullptr);
 
   const Capabilities& capabilities() const override { return script_.capabilities; }
-  Admission admit(const Request& request) override;
+  uint64_t row_bytes(int64_t tokens) const override { return uint64_t(tokens); }
+  bool is_worth_waiting(const Request& request) const override {
+    return script_.is_worth_waiting && script_.is_worth_waiting(request);
+  }
+  Admission admit(const Request& request, const Plan& plan) override;
   int64_t append_limit(RequestId id) const override;
   Ticket submit(const StepPlan& plan) override;
   std::optional<Ticket> submit_ahead(const StepPlan& plan) override;
@@ -86,6 +93,7 @@ class FakeExecutor final : public Executor {
 
   Ticket start(const StepPlan& plan);
   RowResult run(const Work& work);
+  static void score(const Row& row, int tokens, RowResult& result);
   bool sleep_through_layers(const StopFlag* stop) const;  // false: stopped
   void note(FakeEvent event);
   void violation(std::string what);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "base/token.h"
 
 namespace mantou {
+
+namespace text {
+class Grammar;
+}
 
 using RequestId = uint64_t;
 
@@ -51,15 +56,29 @@ inline void set_repeat_last_n(SamplingParams& params, int window) {
 }
 
 struct Limits {
-  int max_tokens = -1;                  // -1: as many as the context holds
+  // -1: as many as the context holds; 0: the prompt is read, nothing is written.
+  int max_tokens = -1;
   int min_tokens = 0;                   // end ids are masked until so many tokens were generated
   bool ignore_eos = false;              // end ids are ordinary tokens
   std::vector<TokenId> stop_token_ids;  // end the row like an end id; not part of the text
 };
 
 struct CacheHints {
-  bool reuse = true;    // may start from kept state
-  std::string session;  // not empty: keep this row's state for the next request of that session
+  bool reuse = true;  // may start from the state of others
+  bool keep = true;   // its own may serve others afterwards
+};
+
+// What the answer must be.
+struct Constraint {
+  std::shared_ptr<const text::Grammar> grammar;  // null: anything
+  // The grammar holds from behind these tokens on (the end of reasoning); empty: from the start.
+  std::vector<TokenId> begins_after;
+};
+
+// What the model would have said at each place of the prompt: the log-probabilities of its tokens
+// from the second one on.
+struct PromptScores {
+  int top = 0;  // and of so many most probable tokens, 0 … kMaxTopLogprobs
 };
 
 struct Request {
@@ -68,6 +87,8 @@ struct Request {
   Limits limits;
   SamplingParams sampling;
   CacheHints cache;
+  Constraint constraint = {};
+  std::optional<PromptScores> scores = {};
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
@@ -77,7 +98,7 @@ struct TokenLogprob {
   float logprob;
 };
 
-// One committed token with what was asked about it.
+// A committed token, or one of a prompt with scores, with what was asked about it.
 struct GeneratedToken {
   TokenId id = 0;
   float logprob = 0;              // when logprobs were asked for

@@ -9,10 +9,6 @@
 namespace mantou {
 namespace {
 
-double seconds(Generation::Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 // The exception being handled, as an Error.
 Error current_error() {
   try {
@@ -26,149 +22,325 @@ Error current_error() {
   }
 }
 
+bool samples(const Work& work) { return work.output == Output::kSample; }
+
 }  // namespace
 
-StepLoop::Row::Row() = default;
+// A request that was admitted.
+struct StepLoop::Row {
+  std::shared_ptr<Generation> generation;
+  Ledger::Reservation reserved;
+  Clock::time_point admitted;
+  Outcome outcome;     // filled in as the row goes
+  int64_t stored = 0;  // prompt tokens whose state exists
+  Plan plan;
+  uint64_t next_sequence = 0;
+  std::optional<Clock::time_point> first_token;
+  Clock::time_point last_token;
+  std::optional<Clock::time_point> paused;  // since when its reader is behind
+  // Its outcome was delivered; the Executor's row goes when no step of it is on its way.
+  bool finished = false;
+  bool keep = false;
+  int slot = 0;
+  std::shared_ptr<const RowSettings> settings;
 
-StepLoop::StepLoop(Executor& executor, Schedule schedule, std::function<void(RequestId)> finished)
-    : executor_(executor), steps_(executor), schedule_(schedule), finished_(std::move(finished)) {}
+  RequestId id() const { return generation->id(); }
+};
 
-void StepLoop::add(std::shared_ptr<Generation> generation) {
-  queue_.push_back(std::move(generation));
+StepLoop::StepLoop(Executor& executor, const StepLoopOptions& options,
+                   std::shared_ptr<Generation::Shared> shared,
+                   std::function<void(RequestId)> finished, Now now)
+    : executor_(executor),
+      options_(options),
+      shared_(std::move(shared)),
+      finished_(std::move(finished)),
+      now_(std::move(now)),
+      pipeline_(executor),
+      scheduler_(options.schedule),
+      ledger_(options.state_bytes) {
+  publish();
 }
 
-void StepLoop::turn() {
+StepLoop::~StepLoop() = default;
+
+void StepLoop::add(std::shared_ptr<Generation> generation) {
   try {
-    end_cancelled();
-    if (row_) {
-      step();
-    } else if (!queue_.empty()) {
-      admit_next();
-    }
+    Plan plan = resolve_plan(generation->request_, executor_, ledger_.budget());
+    queue_.push_back({std::move(generation), std::move(plan)});
   } catch (...) {
-    const Error error = current_error();
-    if (row_) return finish(FinishReason::kError, error);
-    log_error("step", {{"error", error.message()}});
+    Outcome outcome;
+    outcome.error = current_error();
+    end_waiting(*generation, std::move(outcome));
   }
+}
+
+bool StepLoop::turn() {
+  end_cancelled();
+  look_after_readers();
+  if (!pipeline_.ahead()) admit_waiting();
+  const bool stepped = step();
+  if (!pipeline_.ahead()) release_finished();
+  publish();
+  return stepped;
 }
 
 void StepLoop::end_cancelled() {
-  for (;;) {
-    const auto first = std::find_if(queue_.begin(), queue_.end(),
-                                    [](const auto& waiting) { return waiting->cancelled(); });
-    if (first == queue_.end()) return;
-    const std::shared_ptr<Generation> generation = std::move(*first);
-    queue_.erase(first);
+  std::erase_if(queue_, [&](const Waiting& waiting) {
+    if (!waiting.generation->cancelled()) return false;
     Outcome outcome;
     outcome.reason = FinishReason::kCancelled;
-    outcome.prompt_tokens = int64_t(generation->request_.prompt.size());
-    outcome.timings.queue = seconds(Clock::now() - generation->opened_);
-    close(*generation, outcome);
+    end_waiting(*waiting.generation, std::move(outcome));
+    return true;
+  });
+  for (const auto& row : rows_)
+    if (!row->finished && row->generation->cancelled()) finish(*row, FinishReason::kCancelled);
+}
+
+void StepLoop::look_after_readers() {
+  for (const auto& row : rows_) {
+    if (row->finished || !row->paused) continue;
+    if (!row->generation->paused_.load()) {
+      row->paused.reset();
+      scheduler_.hold(row->id(), false);
+    } else if (now_() - *row->paused >= options_.patience) {
+      finish(*row, FinishReason::kCancelled, {}, CancelReason::kConsumerIdle);
+    }
   }
 }
 
-void StepLoop::admit_next() {
-  row_.emplace();
-  Row& row = *row_;
-  row.generation = std::move(queue_.front());
-  queue_.pop_front();
-  Generation& generation = *row.generation;
+// In the order of arrival. A request that waits for the state of a prompt being read lets others
+// pass; one that waits for memory does not, so that large ones get their turn.
+void StepLoop::admit_waiting() {
+  for (size_t next = 0; next < queue_.size();) {
+    if (int(rows_.size()) >= executor_.capabilities().max_rows) return;
+    const Waiting head = queue_[next];
+    Generation& generation = *head.generation;
+    try {
+      if (head.plan.reuse && executor_.is_worth_waiting(generation.request_)) {
+        next++;
+        continue;
+      }
+      if (!admit(head)) return;
+    } catch (...) {
+      const Error error = current_error();
+      if (Row* row = row_of(generation.id())) {
+        finish(*row, FinishReason::kError, error);
+      } else {
+        Outcome outcome;
+        outcome.error = error;
+        end_waiting(generation, std::move(outcome));
+      }
+    }
+    queue_.erase(queue_.begin() + ptrdiff_t(next));
+  }
+}
+
+// Of a request that never became a row.
+void StepLoop::end_waiting(Generation& generation, Outcome outcome) {
+  outcome.prompt_tokens = int64_t(generation.request_.prompt.size());
+  outcome.timings.queue = since(generation.opened_);
   generation.leave_queue();
-  const int64_t prompt = int64_t(generation.request_.prompt.size());
-  row.admitted = Clock::now();
-  row.outcome.prompt_tokens = prompt;
-  row.outcome.timings.queue = seconds(row.admitted - generation.opened_);
+  close(generation, outcome);
+}
 
-  const Admission admission = executor_.admit(generation.request_);
-  row.live = true;
-  row.stored = row.outcome.cached_tokens = admission.cached_tokens;
-  if (row.stored < 0 || row.stored >= prompt)
-    fail(ErrorCode::kInternal, "{} of {} prompt tokens were reported as cached", row.stored,
+// False: there is no room for it now.
+bool StepLoop::admit(const Waiting& waiting) {
+  const auto& [generation, plan] = waiting;
+  const Request& request = generation->request_;
+  const int64_t prompt = int64_t(request.prompt.size());
+  std::optional<Ledger::Reservation> reserved =
+      ledger_.reserve(executor_.row_bytes(prompt + plan.max_tokens));
+  if (!reserved) return false;
+  auto row = std::make_unique<Row>();
+  row->generation = generation;
+  row->reserved = std::move(*reserved);
+  row->admitted = now_();
+  row->outcome.prompt_tokens = prompt;
+  row->outcome.timings.queue = since(generation->opened_);
+  row->plan = plan;
+  row->outcome.bypassed = plan.bypassed;
+  generation->leave_queue();
+  const Admission admission = executor_.admit(request, plan);
+  row->stored = row->outcome.cached_tokens = admission.cached_tokens;
+  row->slot = free_slot();
+  row->settings =
+      std::make_shared<const RowSettings>(RowSettings{request.sampling, request.limits});
+  stats_.queue.add(row->outcome.timings.queue);
+  stats_.cached_tokens += uint64_t(admission.cached_tokens);
+  if (plan.reuse) stats_.cache_queries += uint64_t(prompt);
+  rows_.push_back(std::move(row));
+  Row& live = *rows_.back();
+  if (live.stored < 0 || live.stored >= prompt)
+    fail(ErrorCode::kInternal, "{} of {} prompt tokens were reported as cached", live.stored,
          prompt);
+  scheduler_.add(request.id, prompt, live.stored, plan.writes());
   if (is_logged(LogLevel::kDebug))
-    log_debug("admitted", {{"request", generation.id()},
+    log_debug("admitted", {{"request", request.id},
                            {"prompt", prompt},
-                           {"cached", admission.cached_tokens},
-                           {"max_tokens", admission.max_tokens},
-                           {"bytes", admission.bytes}});
-  if (!generation.sink_->on_admitted(admission)) {
-    finish(FinishReason::kCancelled);
-  } else if (admission.max_tokens <= 0) {
-    finish(FinishReason::kLength);
+                           {"cached", live.stored},
+                           {"max_tokens", plan.max_tokens},
+                           {"bytes", live.reserved.bytes()}});
+  if (!generation->sink_->on_admitted(admission))
+    finish(live, FinishReason::kCancelled, {}, CancelReason::kConsumerClosed);
+  return true;
+}
+
+bool StepLoop::step() {
+  const StepPlan plan = next_plan();
+  if (plan.work.empty()) return false;
+  try {
+    const Clock::time_point begin = now_();
+    const StepResults results = run(plan);
+    const double seconds = since(begin);
+    if (is_logged(LogLevel::kTrace))
+      log_trace("step", {{"rows", plan.work.size()}, {"ms", fmt::format("{:.2f}", 1e3 * seconds)}});
+    if (results.stopped) {
+      if (!shared_->step_stop.is_set())
+        fail(ErrorCode::kInternal, "a step stopped although nobody asked for it");
+      return true;  // the next turn ends the rows for which it stopped
+    }
+    scheduler_.apply(plan, seconds);
+    ++stats_.steps;
+    stats_.rows_of_steps += plan.work.size();
+    apply(plan, results);
+  } catch (...) {
+    fail_step(plan, current_error());
+  }
+  return true;
+}
+
+StepPlan StepLoop::next_plan() {
+  if (pipeline_.ahead()) return *pipeline_.ahead();
+  StepPlan plan = scheduler_.next([&](RequestId id) { return executor_.append_limit(id); });
+  plan.stop = &shared_->step_stop;
+  return plan;
+}
+
+// The step that every row of `plan` is to make next, when nothing else is to happen before.
+std::optional<StepPlan> StepLoop::plan_ahead(const StepPlan& plan) const {
+  if (!queue_.empty() || plan.work.size() != rows_.size()) return std::nullopt;
+  StepPlan next{{}, plan.stop};
+  for (const Work& work : plan.work) {
+    if (!samples(work)) return std::nullopt;
+    next.work.push_back({work.id, 1, Output::kSample});
+  }
+  for (const auto& row : rows_)
+    if (row->finished || row->paused) return std::nullopt;
+  return next;
+}
+
+// A step is stopped for a request that is cancelled where no row loses a token by it: where none
+// is writing, or that one alone.
+StepResults StepLoop::run(const StepPlan& plan) {
+  const bool stoppable =
+      plan.work.size() == 1 || std::none_of(plan.work.begin(), plan.work.end(), samples);
+  shared_->step_stop.clear();
+  for (const Work& work : plan.work) {
+    Row* const row = row_of(work.id);
+    row->generation->stops_step_.store(stoppable);
+    if (stoppable && row->generation->cancelled()) shared_->step_stop.set();
+  }
+  const std::optional<StepPlan> next = plan_ahead(plan);
+  return pipeline_.run(plan, next ? &*next : nullptr);
+}
+
+void StepLoop::apply(const StepPlan& plan, const StepResults& results) {
+  if (results.rows.size() != plan.work.size())
+    fail(ErrorCode::kInternal, "a step of {} rows returned {} results", plan.work.size(),
+         results.rows.size());
+  for (size_t i = 0; i < plan.work.size(); i++)
+    if (results.rows[i].id != plan.work[i].id)
+      fail(ErrorCode::kInternal, "a step returned a result for request {} in place of {}",
+           results.rows[i].id, plan.work[i].id);
+  for (size_t i = 0; i < plan.work.size(); i++) {
+    Row& row = *row_of(plan.work[i].id);
+    if (row.finished) {
+      row.keep = row.keep && !results.rows[i].error;
+      continue;
+    }
+    try {
+      deliver(row, plan.work[i], results.rows[i]);
+    } catch (...) {
+      finish(row, FinishReason::kError, current_error());
+    }
   }
 }
 
-Work StepLoop::next_work() const {
-  const Request& request = row_->generation->request_;
-  const int64_t left = int64_t(request.prompt.size()) - row_->stored;
-  if (left <= 0) return {request.id, 1, Output::kSample};
-  int64_t tokens = schedule_.step_tokens(left);
-  if (schedule_.respects_limits) tokens = std::min(tokens, executor_.append_limit(request.id));
-  return {request.id, int(tokens), tokens == left ? Output::kSample : Output::kNone};
-}
-
-void StepLoop::step() {
-  Generation& generation = *row_->generation;
-  if (generation.cancelled()) return finish(FinishReason::kCancelled);
-  const Work work = next_work();
-  const StepPlan plan{{work}, &generation.stop_};
-  const StepPlan next{{{work.id, 1, Output::kSample}}, &generation.stop_};
-  const Clock::time_point begin = Clock::now();
-  const StepResults results = steps_.run(plan, work.output == Output::kSample ? &next : nullptr);
-  if (is_logged(LogLevel::kTrace))
-    log_trace("step", {{"request", work.id},
-                       {"tokens", work.tokens},
-                       {"ms", fmt::format("{:.2f}", 1e3 * seconds(Clock::now() - begin))}});
-  if (results.stopped) {
-    if (generation.cancelled()) return finish(FinishReason::kCancelled);
-    fail(ErrorCode::kInternal, "a step stopped although nobody asked for it");
-  }
-  if (results.rows.size() != 1 || results.rows[0].id != work.id)
-    fail(ErrorCode::kInternal, "a step of one row returned {} results", results.rows.size());
-  apply(work, results.rows[0]);
-}
-
-void StepLoop::apply(const Work& work, const RowResult& result) {
-  Row& row = *row_;
-  if (result.error) return finish(FinishReason::kError, result.error);
-  if ((work.output == Output::kSample) != result.token.has_value())
+void StepLoop::deliver(Row& row, const Work& work, const RowResult& result) {
+  if (result.error) return finish(row, FinishReason::kError, result.error);
+  if (samples(work) != result.token.has_value())
     fail(ErrorCode::kInternal, "a step returned {} token",
          result.token ? "an unasked" : "no sampled");
-
   Sink& sink = *row.generation->sink_;
-  const int64_t prompt = row.outcome.prompt_tokens;
-  if (row.stored < prompt) {
+  if (row.stored < row.outcome.prompt_tokens) {
     row.stored += work.tokens;
-    sink.on_progress(row.stored, prompt);
+    stats_.prompt_tokens += uint64_t(work.tokens);
+    sink.on_progress(row.stored, row.outcome.prompt_tokens);
+    if (!result.scores.empty()) sink.on_scores(result.scores);
+    if (!row.plan.writes() && row.stored == row.outcome.prompt_tokens)
+      return finish(row, FinishReason::kLength);
   }
   if (!result.token) return;
-  if (!row.first_token) row.first_token = Clock::now();
-  ++row.outcome.completion_tokens;
-  if (result.finished != FinishReason::kStop && !sink.on_token(row.next_sequence++, *result.token))
-    return finish(FinishReason::kStop);
-  if (result.finished) finish(*result.finished);
+  count_token(row);
+  if (result.is_end) return finish(row, FinishReason::kStop);
+  row.generation->paused_.store(true);  // before the sink's reader can resume
+  const Flow flow = sink.on_token(row.next_sequence++, *result.token);
+  if (flow != Flow::kPause) row.generation->paused_.store(false);
+  if (flow == Flow::kStop) return finish(row, FinishReason::kStop);
+  if (result.finished) return finish(row, *result.finished);
+  if (flow == Flow::kPause && !row.paused) {
+    row.paused = now_();
+    scheduler_.hold(row.id(), true);
+  }
 }
 
-void StepLoop::finish(FinishReason reason, std::optional<Error> error) {
-  Row row = std::move(*row_);
-  row_.reset();
-  const Request& request = row.generation->request_;
-  const Clock::time_point now = Clock::now();
-  row.outcome.reason = reason;
-  row.outcome.error = std::move(error);
-  row.outcome.timings.prefill = seconds(row.first_token.value_or(now) - row.admitted);
-  row.outcome.timings.decode = seconds(now - row.first_token.value_or(now));
-  const bool whole = steps_.drain() && reason != FinishReason::kError;
-  const bool keep = whole && !request.cache.session.empty();
-  try {
-    if (row.live) executor_.release(request.id, keep ? Release::kKeep : Release::kDrop);
-  } catch (const std::exception& failure) {
-    log_error("release", {{"request", request.id}, {"error", failure.what()}});
+// The rows of a step that failed as a whole. Those that ended before it keep nothing either.
+void StepLoop::fail_step(const StepPlan& plan, const Error& error) {
+  for (const Work& work : plan.work) {
+    Row* const row = row_of(work.id);
+    if (!row) continue;
+    row->keep = false;
+    if (!row->finished) finish(*row, FinishReason::kError, error);
   }
-  close(*row.generation, row.outcome);
+}
+
+void StepLoop::finish(Row& row, FinishReason reason, std::optional<Error> error,
+                      CancelReason cancel) {
+  const Clock::time_point now = now_();
+  Outcome& outcome = row.outcome;
+  outcome.reason = reason;
+  outcome.cancel = cancel;
+  outcome.error = std::move(error);
+  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+  outcome.timings.prefill = seconds(row.first_token.value_or(now) - row.admitted);
+  outcome.timings.decode = seconds(now - row.first_token.value_or(now));
+  if (row.first_token) stats_.decode.add(outcome.timings.decode);
+  stats_.requests.add(outcome.timings.queue + outcome.timings.prefill + outcome.timings.decode);
+  stats_.prompts.add(double(outcome.prompt_tokens));
+  stats_.completions.add(double(outcome.completion_tokens));
+  stats_.longest = std::max(stats_.longest, outcome.prompt_tokens + outcome.completion_tokens);
+  row.finished = true;
+  row.keep = reason != FinishReason::kError && row.plan.keep;
+  row.generation->stops_step_.store(false);
+  scheduler_.remove(row.id());
+  close(*row.generation, outcome);
+}
+
+void StepLoop::release_finished() {
+  std::erase_if(rows_, [&](const std::unique_ptr<Row>& row) {
+    if (!row->finished) return false;
+    try {
+      executor_.release(row->id(), row->keep ? Release::kKeep : Release::kDrop);
+    } catch (const std::exception& failure) {
+      log_error("release", {{"request", row->id()}, {"error", failure.what()}});
+    }
+    return true;
+  });
 }
 
 void StepLoop::close(Generation& generation, const Outcome& outcome) {
+  ++stats_.finished[size_t(outcome.reason)];
+  publish();
   try {
     generation.sink_->on_done(outcome);
   } catch (const std::exception& failure) {
@@ -176,6 +348,55 @@ void StepLoop::close(Generation& generation, const Outcome& outcome) {
   }
   generation.sink_.reset();
   finished_(generation.id());
+}
+
+int StepLoop::free_slot() const {
+  int slot = 0;
+  const auto taken = [&](const std::unique_ptr<Row>& row) { return row->slot == slot; };
+  while (std::any_of(rows_.begin(), rows_.end(), taken)) ++slot;
+  return slot;
+}
+
+void StepLoop::count_token(Row& row) {
+  const Clock::time_point now = now_();
+  const auto seconds = [&](Clock::time_point from) {
+    return std::chrono::duration<double>(now - from).count();
+  };
+  ++row.outcome.completion_tokens;
+  ++stats_.completion_tokens;
+  if (row.first_token) {
+    stats_.between_tokens.add(seconds(row.last_token));
+  } else {
+    row.first_token = now;
+    stats_.prefill.add(seconds(row.admitted));
+    stats_.first_token.add(seconds(row.generation->opened_));
+  }
+  row.last_token = now;
+}
+
+void StepLoop::publish() {
+  stats_.state_budget = ledger_.budget();
+  stats_.state_reserved = ledger_.reserved();
+  stats_.cache = executor_.cache_stats();
+  stats_.rates.note(now_(), {stats_.prompt_tokens, stats_.completion_tokens});
+  stats_.rows.clear();
+  for (const auto& row : rows_)
+    if (!row->finished)
+      stats_.rows.push_back({row->slot, row->id(), row->outcome.prompt_tokens,
+                             row->outcome.cached_tokens, row->stored,
+                             row->outcome.completion_tokens, row->plan.max_tokens,
+                             since(row->admitted), row->settings});
+  shared_->stats.publish(stats_);
+}
+
+StepLoop::Row* StepLoop::row_of(RequestId id) {
+  for (const auto& row : rows_)
+    if (row->id() == id) return row.get();
+  return nullptr;
+}
+
+double StepLoop::since(Clock::time_point begin) const {
+  return std::chrono::duration<double>(now_() - begin).count();
 }
 
 }  // namespace mantou

@@ -2,10 +2,9 @@
 // one after it as well. Engine thread.
 #pragma once
 
-#include <deque>
-#include <exception>
+#include <optional>
+#include <utility>
 
-#include "base/log.h"
 #include "engine/executor.h"
 
 namespace mantou {
@@ -14,36 +13,33 @@ class StepPipeline {
  public:
   explicit StepPipeline(Executor& executor) : executor_(executor) {}
 
-  // The results of `plan`, submitted now unless it was the `next` of the run before. While the
-  // device is at work on them, `next` is submitted too, where that can be.
-  StepResults run(const StepPlan& plan, const StepPlan* next) {
-    if (outstanding_.empty()) outstanding_.push_back(executor_.submit(plan));
-    if (next)
-      if (const auto ticket = executor_.submit_ahead(*next)) outstanding_.push_back(*ticket);
-    const Ticket ticket = outstanding_.front();
-    outstanding_.pop_front();
-    return executor_.collect(ticket);
-  }
+  // The step that was submitted ahead and must be run next.
+  const std::optional<StepPlan>& ahead() const { return ahead_; }
 
-  // Collects what was submitted and is of no use any more. False: its rows are lost, or one of them
-  // ended in an error.
-  bool drain() {
-    bool whole = true;
-    for (; !outstanding_.empty(); outstanding_.pop_front()) {
-      try {
-        for (const RowResult& row : executor_.collect(outstanding_.front()).rows)
-          whole = whole && !row.error;
-      } catch (const std::exception& error) {
-        log_error("step", {{"error", error.what()}});
-        whole = false;
+  // The results of `plan`: that of ahead(), else submitted now. While the device is at work on
+  // them, `next` is submitted too, where that can be.
+  StepResults run(const StepPlan& plan, const StepPlan* next) {
+    const Ticket ticket = ahead_ ? ticket_ : executor_.submit(plan);
+    ahead_.reset();
+    std::exception_ptr failure;
+    try {
+      if (next) {
+        const std::optional<Ticket> taken = executor_.submit_ahead(*next);
+        if (taken) ticket_ = *taken;
+        if (taken) ahead_ = *next;
       }
+    } catch (...) {
+      failure = std::current_exception();
     }
-    return whole;
+    StepResults results = executor_.collect(ticket);
+    if (failure) std::rethrow_exception(failure);
+    return results;
   }
 
  private:
   Executor& executor_;
-  std::deque<Ticket> outstanding_;
+  std::optional<StepPlan> ahead_;
+  Ticket ticket_ = 0;  // of ahead_
 };
 
 }  // namespace mantou

@@ -13,8 +13,8 @@ namespace mantou {
 enum class Output { kNone, kSample };
 
 // One row's part of a step. While prompt tokens remain, `tokens` of them are forwarded; kSample is
-// only valid on the chunk that ends the prompt. Afterwards tokens == 1: the pending token is
-// forwarded and the next one sampled.
+// only valid on the chunk that ends the prompt, which need not have it. Afterwards tokens == 1: the
+// pending token is forwarded and the next one sampled.
 struct Work {
   RequestId id = 0;
   int tokens = 1;
@@ -28,9 +28,11 @@ struct StepPlan {
 
 struct RowResult {
   RequestId id = 0;
-  std::optional<GeneratedToken> token;   // present iff a token was sampled
-  std::optional<FinishReason> finished;  // an end id, a stop id or the length limit
-  std::optional<Error> error;            // ends this row; the others stand
+  std::optional<GeneratedToken> token;      // present iff a token was sampled
+  std::optional<FinishReason> finished;     // an end id, a stop id, a grammar's or the length limit
+  std::optional<Error> error;               // ends this row; the others stand
+  bool is_end = false;                      // the token is an end or stop id, no part of the answer
+  std::vector<GeneratedToken> scores = {};  // of prompt tokens that those forwarded here foretold
 };
 
 struct StepResults {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <map>
 
 #include "base/error.h"
 #include "decoding/autoregressive.h"
+#include "runtime/prefix_cache.h"
 
 namespace mantou::runtime {
 namespace {
@@ -15,11 +15,8 @@ using decoding::Row;
 using decoding::RowBatch;
 using decoding::States;
 
-// The state a session left behind: `tokens` are exactly those the states hold.
-struct Kept {
-  std::vector<TokenId> tokens;
-  States states;
-};
+// A hit of fewer tokens is not worth the look of it, a prompt that shares fewer is not waited for.
+constexpr int64_t kLeastHit = 16, kLeastWait = 256;
 
 States make_states(Backend& backend, const std::vector<StateSpec>& specs) {
   States states;
@@ -33,7 +30,8 @@ class ModelExecutor final : public Executor {
                 const ExecutorOptions& options)
       : backend_(std::move(backend)),
         model_(std::move(model)),
-        rows_(make_states(*backend_, options.states)) {
+        rows_(make_states(*backend_, options.states)),
+        cache_(options.prefix_cache_bytes) {
     const models::ModelInfo& info = model_->info();
     capabilities_.model_id = options.model_id;
     capabilities_.architecture = info.architecture;
@@ -50,23 +48,34 @@ class ModelExecutor final : public Executor {
 
   const Capabilities& capabilities() const override { return capabilities_; }
 
-  Admission admit(const Request& request) override {
+  uint64_t row_bytes(int64_t tokens) const override {
+    uint64_t bytes = 0;
+    for (const auto& state : rows_.states()) bytes += state->projected_bytes(tokens);
+    return bytes;
+  }
+
+  bool is_worth_waiting(const Request& request) const override {
+    int64_t known = cache_.longest(request.prompt), coming = 0;
+    for (size_t i = 0; i < rows_.size(); i++) {
+      const Row& row = rows_[i];
+      const int64_t common = common_prefix(row.request.prompt, request.prompt);
+      known = std::max(known, std::min(common, row.stored));
+      if (row.stored < common) coming = std::max(coming, common);
+    }
+    return coming >= known + kLeastWait;
+  }
+
+  Admission admit(const Request& request, const Plan& plan) override {
     check(request);
-    const int64_t prompt = int64_t(request.prompt.size());
-    const int64_t room = capabilities_.context - prompt;
-    const int64_t wanted = request.limits.max_tokens;
     auto row = std::make_unique<Row>(Row{
         request,
         Sampler(request.sampling, request.limits, capabilities_.end_ids, capabilities_.vocab_size),
-        request.prompt, 0, 0, wanted < 0 ? room : std::min(wanted, room)});
-    Admission admission;
-    admission.max_tokens = row->max_tokens;
-    for (const auto& state : rows_.states())
-      admission.bytes += state->projected_bytes(prompt + row->max_tokens);
-    States state = reuse(request, row->stored);
-    admission.cached_tokens = row->stored;
-    rows_.add(std::move(row), std::move(state));
-    return admission;
+        request.prompt, 0, 0, plan.max_tokens,
+        decoding::RowGrammar(request.constraint, capabilities_.vocab_size, masks_)});
+    PrefixCache::Hit hit = plan.reuse ? longest_state(request.prompt) : PrefixCache::Hit{};
+    row->stored = hit.tokens;
+    rows_.add(std::move(row), std::move(hit.states));
+    return {hit.tokens, plan.max_tokens};
   }
 
   int64_t append_limit(RequestId id) const override {
@@ -97,18 +106,20 @@ class ModelExecutor final : public Executor {
     return decoding::finish_step(rows_, capabilities_.end_ids, std::move(step));
   }
 
+  CacheStats cache_stats() const override {
+    const PrefixCache::Stats stats = cache_.stats();
+    return {stats.entries, stats.bytes, cache_.capacity(), stats.evicted};
+  }
+
   void release(RequestId id, Release how) override {
     if (!rows_.contains(id)) return;
     const size_t index = rows_.index_of(id);
     const Row& row = rows_[index];
-    const std::string session = row.request.cache.session;
-    std::optional<Kept> kept;
-    if (how == Release::kKeep && !session.empty()) {
-      const auto begin = row.tokens.begin();
-      kept = Kept{{begin, begin + row.stored}, rows_.fork(index)};
-    }
+    std::vector<TokenId> tokens(row.tokens.begin(), row.tokens.begin() + row.stored);
+    States states;
+    if (how == Release::kKeep && row.stored > 0) states = rows_.fork(index);
     rows_.remove(index);
-    if (kept) kept_[session] = *std::move(kept);
+    if (!states.empty()) cache_.put(std::move(tokens), std::move(states));
   }
 
  private:
@@ -135,35 +146,34 @@ class ModelExecutor final : public Executor {
       if (id < 0 || id >= capabilities_.vocab_size)
         fail_param(ErrorCode::kInvalidArgument, "prompt",
                    "token id {} is outside the vocabulary of {}", id, capabilities_.vocab_size);
-    if (int64_t(request.prompt.size()) >= capabilities_.context)
-      fail_param(ErrorCode::kResourceExhausted, "prompt",
-                 "the prompt has {} tokens, the context holds {}; shorten it or raise --ctx-size",
-                 request.prompt.size(), capabilities_.context);
+    if (request.scores && (request.scores->top < 0 || request.scores->top > kMaxTopLogprobs))
+      fail_param(ErrorCode::kInvalidArgument, "logprobs", "'logprobs' must be 0 to {}, not {}",
+                 kMaxTopLogprobs, request.scores->top);
   }
 
-  // The session's kept state cut to what it shares with the prompt (at least one token is left to
-  // forward), or nothing.
-  States reuse(const Request& request, int64_t& stored) {
-    const auto at = kept_.find(request.cache.session);
-    if (request.cache.session.empty() || !request.cache.reuse || at == kept_.end()) return {};
-    Kept kept = std::move(at->second);
-    kept_.erase(at);
-    const auto [mine, theirs] = std::mismatch(kept.tokens.begin(), kept.tokens.end(),
-                                              request.prompt.begin(), request.prompt.end() - 1);
-    const int64_t common = mine - kept.tokens.begin();
-    const int64_t drop = int64_t(kept.tokens.size()) - common;
-    if (common == 0) return {};
-    for (const auto& state : kept.states)
-      if (drop > 0 && !state->trim(0, drop)) return {};
-    stored = common;
-    return std::move(kept.states);
+  // Of what is kept and of the rows that live.
+  PrefixCache::Hit longest_state(std::span<const TokenId> prompt) {
+    PrefixCache::Hit best;
+    const std::span<const TokenId> usable = prompt.first(prompt.size() - 1);
+    for (size_t i = 0; i < rows_.size(); i++) {
+      const Row& row = rows_[i];
+      const std::span<const TokenId> stored = std::span(row.tokens).first(size_t(row.stored));
+      const int64_t common = common_prefix(stored, usable);
+      if (common < kLeastHit || common <= best.tokens) continue;
+      States states = rows_.fork(i);
+      if (cut(states, row.stored, common)) best = {common, std::move(states)};
+    }
+    if (auto hit = cache_.find(prompt, std::max(best.tokens, kLeastHit - 1)))
+      best = *std::move(hit);
+    return best;
   }
 
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<models::Model> model_;
   Capabilities capabilities_;
+  decoding::MaskWorker masks_;
   RowBatch rows_;
-  std::map<std::string, Kept> kept_;
+  PrefixCache cache_;
   std::deque<Started> started_;  // and not collected
   Ticket last_ticket_ = 0;
 };

@@ -1,5 +1,5 @@
-// The Executor of a real model on a real backend: rows, their states, admission by context, kept
-// state of sessions. One engine thread calls it.
+// The Executor of a real model on a real backend: rows, their states, and the states of prompts
+// that others may begin with. One engine thread calls it.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@ struct ExecutorOptions {
   int64_t context = 0;            // tokens a row may hold; 0: what the checkpoint was made for
   std::vector<StateSpec> states;  // of the model's layers
   int max_rows = 8;
+  uint64_t prefix_cache_bytes = uint64_t{2} << 30;  // 0: nothing is kept
   std::vector<TokenId> end_ids;
 };
 

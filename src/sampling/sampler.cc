@@ -59,15 +59,31 @@ GeneratedToken Sampler::sample(std::span<float> logits, std::span<const TokenId>
   if (candidates_.none()) fail_without_token(logits.size(), !allowed.empty() || edits_from(step));
 
   GeneratedToken token;
-  double log_total = 0;
+  double total = 0;
   if (logprobs_) {  // before the filters: what the model said, as the processors left it
-    log_total = double(logits[size_t(candidates_.best())]) + natural_log(candidates_.total());
-    candidates_.largest(top_logprobs_, token.top);
-    for (TokenLogprob& entry : token.top) entry.logprob = float(entry.logprob - log_total);
+    total = log_total();
+    report_top(top_logprobs_, total, token);
   }
   token.id = choose(now);
-  if (logprobs_) token.logprob = float(logits[size_t(token.id)] - log_total);
+  if (logprobs_) token.logprob = float(logits[size_t(token.id)] - total);
   return token;
+}
+
+GeneratedToken Sampler::score(std::span<const float> logits, TokenId id, int top) {
+  candidates_.reset(logits);
+  if (candidates_.none()) fail_without_token(logits.size(), false);
+  const double total = log_total();
+  GeneratedToken token{id, float(logits[size_t(id)] - total), {}};
+  report_top(size_t(top), total, token);
+  return token;
+}
+
+// The logarithm of the sum of exp(logit).
+double Sampler::log_total() { return double(candidates_.max()) + natural_log(candidates_.total()); }
+
+void Sampler::report_top(size_t count, double log_total, GeneratedToken& token) const {
+  candidates_.largest(count, token.top);
+  for (TokenLogprob& entry : token.top) entry.logprob = float(entry.logprob - log_total);
 }
 
 TokenId Sampler::choose(Step step) {

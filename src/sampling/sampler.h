@@ -32,12 +32,18 @@ class Sampler {
   GeneratedToken sample(std::span<float> logits, std::span<const TokenId> history, int64_t step,
                         std::span<const uint32_t> allowed = {});
 
+  // What the model says of token `id`: its log-probability and the `top` most probable tokens.
+  // Error: kNumerical. `logits` holds vocab_size values.
+  GeneratedToken score(std::span<const float> logits, TokenId id, int top);
+
   // From `step` on, without a grammar, sample() is the arg-max of unedited logits, lowest id first
   // where equal, and reports no log-probabilities: the device may do it.
   bool is_plain_greedy(int64_t step = 0) const;
 
  private:
   TokenId choose(Step step);
+  double log_total();
+  void report_top(size_t count, double log_total, GeneratedToken& token) const;
   bool edits_from(int64_t step) const;
 
   const double temperature_;

@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "base/json.h"
 
@@ -41,56 +42,127 @@ const Kind& kind_of(ErrorCode code) {
 
 Json null_if_empty(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-Json envelope(std::string_view message, std::string_view type, std::string_view param,
-              std::string_view code) {
+// What there is to say, of which each protocol takes what it has a place for.
+struct Facts {
+  int status;
+  std::string_view message;
+  std::string_view type;  // OpenAI's; others name it by the status
+  std::string_view param = {};
+  std::string_view code = {};
+  Json numbers = Json::object();  // further fields of OpenAI's
+};
+
+Json openai_json(const Facts& facts, const std::string&) {
   Json inner;
-  inner["message"] = message;
-  inner["type"] = type;
-  inner["param"] = null_if_empty(param);
-  inner["code"] = null_if_empty(code);
-  Json outer;
-  outer["error"] = std::move(inner);
-  return outer;
+  inner["message"] = facts.message;
+  inner["type"] = facts.type;
+  inner["param"] = null_if_empty(facts.param);
+  inner["code"] = null_if_empty(facts.code);
+  inner.update(facts.numbers);
+  return {{"error", std::move(inner)}};
 }
 
-Json to_json(const Error& error) {
+std::string_view anthropic_type(int status) {
+  constexpr std::pair<int, std::string_view> kTypes[] = {
+      {401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
+      {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"}};
+  for (const auto& [known, type] : kTypes)
+    if (known == status) return type;
+  return status < 500 ? "invalid_request_error" : "api_error";
+}
+
+Json anthropic_json(const Facts& facts, const std::string& request_id) {
+  return {{"type", "error"},
+          {"error", {{"type", anthropic_type(facts.status)}, {"message", facts.message}}},
+          {"request_id", null_if_empty(request_id)}};
+}
+
+// llama-server's types are OpenAI's, but for a prompt that is too long.
+Json llama_json(const Facts& facts) {
+  const bool too_long = facts.code == "context_length_exceeded";
+  Json inner = {{"code", facts.status},
+                {"message", facts.message},
+                {"type", too_long ? "exceed_context_size_error" : facts.type}};
+  if (!facts.param.empty()) inner["param"] = facts.param;
+  inner.update(facts.numbers);
+  return {{"error", std::move(inner)}};
+}
+
+Json to_json(const Facts& facts, const ErrorShape& shape) {
+  switch (shape.protocol) {
+    case Protocol::kAnthropic:
+      return anthropic_json(facts, shape.request_id);
+    case Protocol::kLlama:
+      return llama_json(facts);
+    case Protocol::kOpenAi:
+      break;
+  }
+  return openai_json(facts, shape.request_id);
+}
+
+Facts facts_of(const Error& error) {
   const Kind& kind = kind_of(error.code());
-  return envelope(error.message(), kind.type, error.param(), kind.name);
+  return {kind.status, error.message(), kind.type, error.param(), kind.name};
+}
+
+HttpResponse respond(int status, const Json& json) {
+  HttpResponse response{status, to_text(json)};
+  if (status == 429 || status == 503) response.headers.emplace_back("Retry-After", "1");
+  return response;
 }
 
 }  // namespace
 
-HttpResponse error_response(const Error& error) {
-  HttpResponse response{kind_of(error.code()).status, to_text(to_json(error))};
-  if (response.status == 429 || response.status == 503)
-    response.headers.emplace_back("Retry-After", "1");
-  return response;
+HttpResponse error_response(const Error& error, const ErrorShape& shape) {
+  const Facts facts = facts_of(error);
+  return respond(facts.status, to_json(facts, shape));
 }
 
-HttpResponse error_response(int status, const std::string& message) {
+HttpResponse error_response(int status, const std::string& message, const ErrorShape& shape) {
   const std::string_view type = status == 401   ? "authentication_error"
                                 : status == 404 ? "not_found_error"
                                 : status < 500  ? "invalid_request_error"
                                                 : "server_error";
-  return {status, to_text(envelope(message, type, "", ""))};
+  return {status, to_text(to_json({status, message, type}, shape))};
 }
 
-HttpResponse context_length_error(const char* param, int64_t prompt_tokens, int64_t context) {
-  Json json = envelope(
-      fmt::format("The prompt has {} tokens, but the context holds {} (prompt and answer "
-                  "together). Shorten the prompt, or start the server with a larger context.",
-                  prompt_tokens, context),
-      "invalid_request_error", param, "context_length_exceeded");
-  json["error"]["n_prompt_tokens"] = prompt_tokens;
-  json["error"]["n_ctx"] = context;
-  return {400, to_text(json)};
+// Clients of Anthropic's shorten the conversation when the message begins with that API's words.
+HttpResponse context_length_error(const std::string& param, int64_t prompt_tokens, int64_t context,
+                                  const ErrorShape& shape) {
+  constexpr std::string_view kAdvice =
+      "Shorten the prompt, or start the server with a larger context.";
+  const std::string message =
+      shape.protocol == Protocol::kAnthropic
+          ? fmt::format(
+                "prompt is too long: {} tokens > {} maximum (prompt and answer together). {}",
+                prompt_tokens, context, kAdvice)
+          : fmt::format(
+                "The prompt has {} tokens, but the context holds {} (prompt and answer "
+                "together). {}",
+                prompt_tokens, context, kAdvice);
+  const Facts facts{400,
+                    message,
+                    "invalid_request_error",
+                    param,
+                    "context_length_exceeded",
+                    {{"n_prompt_tokens", prompt_tokens}, {"n_ctx", context}}};
+  return {400, to_text(to_json(facts, shape))};
 }
 
-HttpResponse admission_error(const Error& error) {
-  return {400, to_text(envelope(error.message(), "invalid_request_error", error.param(),
-                                "context_over_budget"))};
+HttpResponse admission_error(const Error& error, const ErrorShape& shape) {
+  const Facts facts{400, error.message(), "invalid_request_error", error.param(),
+                    "context_over_budget"};
+  return {400, to_text(to_json(facts, shape))};
 }
 
-std::string error_json(const Error& error) { return to_text(to_json(error)); }
+HttpResponse loading_error(const ErrorShape& shape) {
+  Json json = to_json({503, "Loading model", "unavailable_error", "", "loading"}, shape);
+  json["status"] = "loading model";
+  return respond(503, json);
+}
+
+std::string error_json(const Error& error, const ErrorShape& shape) {
+  return to_text(to_json(facts_of(error), shape));
+}
 
 }  // namespace mantou::server

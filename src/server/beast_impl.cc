@@ -7,4 +7,5 @@
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
 #include <boost/asio/impl/src.hpp>
+#include <boost/asio/ssl/impl/src.hpp>
 #include <boost/beast/src.hpp>

@@ -1,13 +1,14 @@
 #include "server/completion_sink.h"
 
+#include <algorithm>
 #include <ctime>
 #include <deque>
 #include <string>
 #include <utility>
 
 #include "base/log.h"
+#include "server/answer_set.h"
 #include "server/api_error.h"
-#include "server/sse.h"
 #include "text/stop_matcher.h"
 
 namespace mantou::server {
@@ -48,78 +49,104 @@ class TokenReports {
   size_t sent_ = 0;   // bytes of text that left
 };
 
+// One choice of an answer.
 class CompletionSink final : public Sink {
  public:
-  CompletionSink(const Services& services, std::string request_id,
-                 std::shared_ptr<Responder> responder, const GenerationFields& fields,
-                 std::unique_ptr<ReplyFormat> format)
-      : request_id_(std::move(request_id)),
-        responder_(std::move(responder)),
-        format_(std::move(format)),
+  CompletionSink(const Services& services, std::shared_ptr<AnswerSet> answers, int choice,
+                 std::string request_id, const Prompt& prompt, const GenerationFields& fields)
+      : answers_(std::move(answers)),
+        choice_(choice),
+        request_id_(std::move(request_id)),
+        parser_(prompt.make_parser ? prompt.make_parser() : nullptr),
         tokenizer_(services.tokenizer),
-        text_(services.tokenizer, fields.stop),
-        stream_(fields.stream),
-        logprobs_(fields.sampling.logprobs) {}
+        text_(services.tokenizer, fields.stop, shown_tokens(services, parser_ != nullptr)),
+        reports_tokens_(fields.sampling.logprobs || fields.token_ids),
+        one_call_(fields.one_call),
+        echo_(fields.echo ? prompt.text : ""),
+        first_(prompt.ids[0]),
+        max_tokens_(fields.limits.max_tokens) {}
 
-  bool on_admitted(const Admission&) override {
-    admitted_ = true;
-    if (!stream_) return true;
-    return responder_->begin_stream(kEventStream) && responder_->write(format_->first_events());
+  bool on_admitted(const Admission& admission) override {
+    clamped_ = max_tokens_ < 0 || admission.max_tokens < max_tokens_;
+    return answers_->begin(admission) && echo();
   }
 
-  void on_progress(int64_t done, int64_t total) override {
-    if (stream_ && done < total)
-      responder_->write(sse_comment(fmt::format("keepalive {}/{}", done, total)));
+  void on_scores(std::span<const GeneratedToken> scores) override {
+    std::vector<ReportedToken> tokens;
+    for (const GeneratedToken& score : scores) tokens.push_back(report(*tokenizer_, score));
+    answers_->add(choice_, {}, std::move(tokens));
   }
 
-  bool on_token(uint64_t, const GeneratedToken& token) override {
+  void on_progress(int64_t done, int64_t total) override { answers_->progress(done, total); }
+
+  Flow on_token(uint64_t, const GeneratedToken& token) override {
     const std::string text = text_.push(token.id);
-    if (logprobs_)
-      reports_.push(report(*tokenizer_, token),
-                    tokenizer_->is_special(token.id) ? 0 : tokenizer_->bytes_of(token.id).size());
-    return say(text, reports_.advance(text.size())) && !text_.stopped();
+    if (reports_tokens_) reports_.push(report(*tokenizer_, token), text_.bytes_of(token.id));
+    const bool wanted = say(text, reports_.advance(text.size())) && !text_.stopped();
+    return wanted ? Flow::kMore : Flow::kStop;
   }
 
   void on_done(const Outcome& outcome) override {
     log(outcome);
-    if (outcome.reason == FinishReason::kError) return fail_with(*outcome.error);
-    if (outcome.reason == FinishReason::kCancelled)
-      return fail_with(Error(ErrorCode::kUnavailable, "the generation was cancelled"));
-    if (!text_.stopped()) say(text_.finish(), reports_.rest());
-    const bool length = outcome.reason == FinishReason::kLength && !text_.stopped();
-    const std::string_view finish = length ? "length" : "stop";
-    if (stream_) {
-      responder_->write(format_->last_events(finish, outcome));
-      responder_->finish();
-    } else {
-      responder_->send({200, format_->reply(said_, reported_, finish, outcome)});
+    if (outcome.reason == FinishReason::kStop || outcome.reason == FinishReason::kLength) {
+      const bool stopped = text_.stopped();
+      say(stopped ? "" : text_.finish(), stopped ? std::vector<ReportedToken>() : reports_.rest(),
+          /*last=*/true);
     }
+    const bool at_limit = outcome.reason == FinishReason::kLength && !text_.stopped();
+    answers_->end(choice_, {at_limit, at_limit && clamped_, text_.stop()}, outcome);
   }
 
  private:
-  bool say(std::string_view text, std::vector<ReportedToken> tokens) {
-    if (text.empty() && tokens.empty()) return true;
-    if (stream_) return responder_->write(format_->delta_events(text, tokens));
-    said_ += text;
-    std::move(tokens.begin(), tokens.end(), std::back_inserter(reported_));
+  // Special tokens that are markup of the parser's.
+  static std::vector<TokenId> shown_tokens(const Services& services, bool parses) {
+    std::vector<TokenId> ids;
+    if (!parses) return ids;
+    for (const std::string_view marker : text::format_markers(services.output_format))
+      if (const TokenId id = services.tokenizer->id_of(marker); id >= 0) ids.push_back(id);
+    return ids;
+  }
+
+  bool say(std::string_view text, std::vector<ReportedToken> tokens, bool last = false) {
+    if (called_) return false;
+    std::vector<text::OutputEvent> events;
+    if (!parser_) {
+      if (!text.empty())
+        events.push_back({text::OutputEvent::Kind::kContent, -1, std::string(text)});
+    } else {
+      parser_->push(text, events);
+      if (last) parser_->finish(events);
+    }
+    called_ = one_call_ && cut_behind_call(events);
+    return answers_->add(choice_, events, std::move(tokens)) && !called_;
+  }
+
+  // What follows the first call is not wanted.
+  static bool cut_behind_call(std::vector<text::OutputEvent>& events) {
+    const auto end = std::find_if(events.begin(), events.end(), [](const auto& event) {
+      return event.kind == text::OutputEvent::Kind::kCallEnd;
+    });
+    if (end == events.end()) return false;
+    events.erase(end + 1, events.end());
     return true;
   }
 
-  void fail_with(const Error& error) {
-    if (responder_->started()) {
-      responder_->write(sse_event(error_json(error)));
-      responder_->finish_and_close();
-    } else if (!admitted_ && error.code() == ErrorCode::kResourceExhausted) {
-      responder_->send(admission_error(error));
-    } else {
-      responder_->send(error_response(error));
+  bool echo() {
+    if (echo_.empty()) return true;
+    const text::OutputEvent event{text::OutputEvent::Kind::kContent, -1, echo_};
+    std::vector<ReportedToken> tokens;
+    if (reports_tokens_) {
+      tokens.push_back(report(*tokenizer_, {first_, 0, {}}));
+      tokens.back().chosen.logprob.reset();
     }
+    return answers_->add(choice_, {&event, 1}, std::move(tokens));
   }
 
   void log(const Outcome& outcome) const {
     constexpr std::string_view kReasons[] = {"stop", "length", "cancelled", "error"};
     const Timings& t = outcome.timings;
     log_info("generation", {{"id", request_id_},
+                            {"choice", choice_},
                             {"reason", kReasons[size_t(outcome.reason)]},
                             {"prompt", outcome.prompt_tokens},
                             {"cached", outcome.cached_tokens},
@@ -131,38 +158,68 @@ class CompletionSink final : public Sink {
       log_warn("generation failed", {{"id", request_id_}, {"error", outcome.error->message()}});
   }
 
+  const std::shared_ptr<AnswerSet> answers_;
+  const int choice_;
   const std::string request_id_;
-  const std::shared_ptr<Responder> responder_;
-  const std::unique_ptr<ReplyFormat> format_;
+  const std::unique_ptr<text::OutputParser> parser_;
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::TextStream text_;
-  const bool stream_, logprobs_;
-  bool admitted_ = false;
+  const bool reports_tokens_, one_call_;
+  bool called_ = false;     // the one call is complete
+  const std::string echo_;  // the prompt
+  const TokenId first_;     // of it
+  const int64_t max_tokens_;
+  bool clamped_ = false;  // the context or the memory allows fewer tokens
   TokenReports reports_;
-  std::string said_;                     // whole replies only
-  std::vector<ReportedToken> reported_;  // whole replies only
 };
+
+std::shared_ptr<const text::Grammar> compile(const text::Tokenizer& tokenizer,
+                                             const GrammarField& wanted) try {
+  return text::Grammar::compile(tokenizer, wanted.source);
+} catch (const Error& error) {
+  fail_param(error.code(), wanted.field, "'{}': {}", wanted.field, error.message());
+}
 
 }  // namespace
 
 void start_generation(const Services& services, const HttpRequest& http,
-                      const std::shared_ptr<Responder>& responder, std::vector<TokenId> prompt,
-                      const char* prompt_field, GenerationFields fields,
-                      std::unique_ptr<ReplyFormat> format) {
-  const Capabilities& can = services.engine.capabilities();
-  if (prompt.empty())
-    fail_param(ErrorCode::kInvalidArgument, prompt_field, "'{}' holds no token", prompt_field);
-  if (int64_t(prompt.size()) >= can.context)
-    return responder->send(context_length_error(prompt_field, int64_t(prompt.size()), can.context));
-
-  auto sink =
-      std::make_unique<CompletionSink>(services, http.id, responder, fields, std::move(format));
-  Request request{0, std::move(prompt), std::move(fields.limits), std::move(fields.sampling),
-                  std::move(fields.cache)};
-  const std::weak_ptr<Generation> generation =
-      services.engine.open(std::move(request), std::move(sink));
-  responder->on_gone([generation] {
-    if (const auto running = generation.lock()) running->cancel();
+                      const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
+                      GenerationFields fields, std::unique_ptr<ReplyFormat> format) {
+  // An answer of no tokens leaves the whole context to the prompt.
+  const int64_t context = services.engine.capabilities().context;
+  for (const Prompt& prompt : prompts) {
+    const int64_t tokens = int64_t(prompt.ids.size());
+    if (tokens == 0)
+      fail_param(ErrorCode::kInvalidArgument, prompt.field, "'{}' holds no token", prompt.field);
+    if (fields.limits.max_tokens == 0 ? tokens > context : tokens >= context)
+      return responder->send(
+          context_length_error(prompt.field, tokens, context, {format->protocol(), http.id}));
+  }
+  const auto grammar = fields.grammar ? compile(*services.tokenizer, *fields.grammar) : nullptr;
+  const AnswerSet::Shape shape{int(prompts.size()), fields.choices, fields.stream};
+  const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format), shape);
+  std::vector<std::unique_ptr<Sink>> sinks;
+  std::vector<Request> requests;
+  for (const Prompt& prompt : prompts) {
+    for (int i = 0; i < fields.choices; i++) {
+      sinks.push_back(std::make_unique<CompletionSink>(services, answers, int(sinks.size()),
+                                                       http.id, prompt, fields));
+      requests.push_back({0,
+                          prompt.ids,
+                          fields.limits,
+                          fields.sampling,
+                          fields.cache,
+                          {grammar, prompt.grammar_begins_after},
+                          fields.scores});
+      requests.back().sampling.seed += uint64_t(i);
+    }
+  }
+  std::vector<std::weak_ptr<Generation>> generations;
+  for (auto& generation : services.engine.open(std::move(requests), std::move(sinks)))
+    generations.push_back(generation);
+  responder->on_gone([generations] {
+    for (const auto& each : generations)
+      if (const auto running = each.lock()) running->cancel();
   });
 }
 

@@ -4,7 +4,9 @@
 // into text, and hands events or the whole reply to the Responder.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "server/generation_fields.h"
@@ -14,12 +16,22 @@
 
 namespace mantou::server {
 
-// Answers at once when the prompt does not fit the context (`prompt_field` is named); throws what
-// Engine::open throws. A client that leaves cancels its generation.
+struct Prompt {
+  std::vector<TokenId> ids;
+  std::string field;      // its name in the request
+  std::string text = {};  // to be echoed
+  // How what is written is taken apart; empty: all of it is content.
+  std::function<std::unique_ptr<text::OutputParser>()> make_parser = {};
+  // Where the answer begins within reasoning: the tokens that end it.
+  std::vector<TokenId> grammar_begins_after = {};
+};
+
+// Answers each prompt fields.choices times. Answers at once when a prompt does not fit the context
+// (its field is named); throws what Engine::open throws. A client that leaves cancels its
+// generations.
 void start_generation(const Services& services, const HttpRequest& request,
-                      const std::shared_ptr<Responder>& responder, std::vector<TokenId> prompt,
-                      const char* prompt_field, GenerationFields fields,
-                      std::unique_ptr<ReplyFormat> format);
+                      const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
+                      GenerationFields fields, std::unique_ptr<ReplyFormat> format);
 
 // The head of an answer by the loaded model.
 ReplyHead make_head(const Services& services, const GenerationFields& fields,

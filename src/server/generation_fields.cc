@@ -7,11 +7,13 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "server/tool_fields.h"
 
 namespace mantou::server {
 namespace {
 
 constexpr size_t kMaxStops = 16;
+constexpr int kMaxChoices = 128, kMaxPrompts = 1024;
 
 // Fields that would change what the answer means and that nothing here can do: refused by name,
 // unless their value says "off". Unknown fields are ignored.
@@ -20,20 +22,12 @@ struct Refused {
 };
 
 constexpr Refused kRefusedEverywhere[] = {
-    {"response_format", "only {\"type\": \"text\"} is available"},
-    {"guided_json", "structured output is not available"},
-    {"guided_regex", "structured output is not available"},
-    {"guided_choice", "structured output is not available"},
-    {"guided_grammar", "structured output is not available"},
-    {"structured_outputs", "structured output is not available"},
-    {"json_schema", "structured output is not available"},
-    {"grammar", "structured output is not available"},
     {"adapter", "adapters are not available"},
+    {"adapters", "adapters are not available"},
     {"allowed_token_ids", "use logit_bias"},
     {"bad_words", "use logit_bias"},
     {"include_stop_str_in_output", "stop texts are never part of the answer"},
-    {"echo", "send the prompt back yourself"},
-    {"prompt_logprobs", "only generated tokens have logprobs"},
+    {"prompt_logprobs", "ask /v1/completions for echo and logprobs"},
     {"hlg", "only the samplers of docs/sampling.md exist"},
     {"mirostat", "only the samplers of docs/sampling.md exist"},
     {"typical_p", "only the samplers of docs/sampling.md exist"},
@@ -41,6 +35,7 @@ constexpr Refused kRefusedEverywhere[] = {
     {"dynatemp_range", "only the samplers of docs/sampling.md exist"},
 };
 constexpr Refused kRefusedInChat[] = {
+    {"echo", "send the prompt back yourself"},
     {"functions", "use tools"},
     {"function_call", "use tools"},
     {"audio", "only text is available"},
@@ -70,13 +65,14 @@ void refuse(const Fields& fields, std::span<const Refused> table) {
   }
 }
 
-// n and best_of: one answer a request.
-void require_one(const Fields& fields, std::string_view name) {
-  int count = 1;
-  fields.read(name, count, 1, INT_MAX);
-  if (count != 1)
-    fail_param(ErrorCode::kUnsupported, std::string(name),
-               "'{}' must be 1: this server gives one answer a request, not {}", name, count);
+// best_of: every answer is given, none is chosen.
+void require_best_of_n(const Fields& fields, int choices) {
+  int count = choices;
+  fields.read("best_of", count, 1, INT_MAX);
+  if (count != choices)
+    fail_param(ErrorCode::kUnsupported, "best_of",
+               "'best_of' must be 'n' ({}): all answers are given, not the best of {}", choices,
+               count);
 }
 
 void read_logit_bias(const Fields& fields, std::map<TokenId, float>& bias, int vocab_size) {
@@ -128,19 +124,19 @@ void read_sampling(const Fields& fields, SamplingParams& s) {
 }
 
 // -1: as many as the context holds.
-bool read_max_tokens(const Fields& fields, std::string_view name, int& max_tokens) {
+bool read_max_tokens(const Fields& fields, std::string_view name, int least, int& max_tokens) {
   const Json* value = fields.find(name);
   if (value == nullptr || !value->is_number_integer() || *value != -1)
-    return fields.read(name, max_tokens, 1, INT_MAX);
+    return fields.read(name, max_tokens, least, INT_MAX);
   max_tokens = -1;
   return true;
 }
 
-void read_limits(const Fields& fields, Limits& limits, int vocab_size) {
+void read_limits(const Fields& fields, Limits& limits, int least_tokens, int vocab_size) {
   for (const std::string_view name : {"max_completion_tokens", "max_tokens", "n_predict"})
-    if (read_max_tokens(fields, name, limits.max_tokens)) break;
+    if (read_max_tokens(fields, name, least_tokens, limits.max_tokens)) break;
   fields.read("min_tokens", limits.min_tokens, 0, INT_MAX);
-  if (limits.max_tokens > 0 && limits.min_tokens > limits.max_tokens)
+  if (limits.max_tokens >= 0 && limits.min_tokens > limits.max_tokens)
     fail_param(ErrorCode::kInvalidArgument, "min_tokens",
                "'min_tokens' ({}) must not be more than the answer's limit of {} tokens",
                limits.min_tokens, limits.max_tokens);
@@ -159,34 +155,80 @@ void read_stream(const Fields& fields, GenerationFields& out) {
   inner.read("include_usage", out.include_usage);
 }
 
+// -1, mlx-lm's default, asks for none.
+void read_top_logprobs(const Fields& fields, SamplingParams& sampling) {
+  fields.read("top_logprobs", sampling.top_logprobs, -1, kMaxTopLogprobs);
+  sampling.top_logprobs = std::max(sampling.top_logprobs, 0);
+}
+
 void read_chat_logprobs(const Fields& fields, SamplingParams& sampling) {
   sampling.logprobs = false;
   sampling.top_logprobs = 0;
   fields.read("logprobs", sampling.logprobs);
-  fields.read("top_logprobs", sampling.top_logprobs, 0, kMaxTopLogprobs);
+  read_top_logprobs(fields, sampling);
   if (sampling.top_logprobs > 0 && !sampling.logprobs)
     fail_param(ErrorCode::kInvalidArgument, "top_logprobs",
                "'top_logprobs' is only allowed together with \"logprobs\": true");
 }
 
-// The legacy form: the number of alternatives; 0 asks for the chosen tokens' own values.
-void read_legacy_logprobs(const Fields& fields, SamplingParams& sampling) {
+// The legacy form: the number of alternatives; 0 asks for the chosen tokens' own values. True is
+// mlx-lm's form.
+void read_legacy_logprobs(const Fields& fields, CompletionRequest& request) {
+  SamplingParams& sampling = request.generation.sampling;
   sampling.top_logprobs = 0;
-  sampling.logprobs = fields.read("logprobs", sampling.top_logprobs, 0, kMaxTopLogprobs);
+  const Json* value = fields.find("logprobs");
+  if (value != nullptr && value->is_boolean()) {
+    sampling.logprobs = request.logprob_list = *value == true;
+    if (sampling.logprobs) read_top_logprobs(fields, sampling);
+  } else {
+    sampling.logprobs = fields.read("logprobs", sampling.top_logprobs, 0, kMaxTopLogprobs);
+  }
 }
 
-void read_tools(const Fields& fields, text::ChatOptions& chat) {
-  const Json* choice = fields.find("tool_choice");
-  const bool none = choice != nullptr && *choice == "none";
-  if (choice != nullptr && !none && *choice != "auto")
-    fail_param(ErrorCode::kUnsupported, "tool_choice",
-               "'tool_choice' must be \"auto\" or \"none\": a call cannot be forced");
-  const Json* tools = fields.find("tools");
-  if (tools == nullptr) return;
-  if (!tools->is_array()) Fields::wrong("tools", "an array of tools", *tools);
-  for (size_t i = 0; i < tools->size(); ++i)
-    Fields((*tools)[i], fmt::format("tools[{}]", i));  // each must be an object
-  if (!none && !tools->empty()) chat.tools = *tools;
+std::vector<TokenId> token_ids(const Json& list, const std::string& field, int vocab_size) {
+  std::vector<TokenId> ids;
+  for (size_t i = 0; i < list.size(); i++) {
+    const Json& id = list[i];
+    if (!id.is_number_integer() || id < 0 || id >= vocab_size)
+      Fields::wrong(fmt::format("{}[{}]", field, i),
+                    fmt::format("a token id from 0 to {}", vocab_size - 1), id);
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
+// A text, token ids, or a list of these.
+std::vector<CompletionRequest::Prompt> read_prompts(const Fields& fields, int vocab_size) {
+  const Json* const prompt = fields.find("prompt");
+  if (prompt == nullptr) fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' is required");
+  std::vector<CompletionRequest::Prompt> prompts;
+  const auto add = [&](const Json& value, std::string field) {
+    if (!value.is_string() && !value.is_array())
+      Fields::wrong(field, "a text or an array of token ids", value);
+    if (value.empty() || value == "")
+      fail_param(ErrorCode::kInvalidArgument, field, "'{}' must not be empty", field);
+    if (value.is_string())
+      prompts.push_back({std::move(field), value.get<std::string>(), {}});
+    else
+      prompts.push_back({field, {}, token_ids(value, field, vocab_size)});
+  };
+  const bool is_list = prompt->is_array() && !prompt->empty() && !prompt->front().is_number();
+  if (!is_list) {
+    add(*prompt, "prompt");
+    return prompts;
+  }
+  if (prompt->size() > size_t(kMaxPrompts))
+    fail_param(ErrorCode::kInvalidArgument, "prompt",
+               "'prompt' holds {} prompts, must be {} at most", prompt->size(), kMaxPrompts);
+  for (size_t i = 0; i < prompt->size(); i++) add((*prompt)[i], fmt::format("prompt[{}]", i));
+  return prompts;
+}
+
+// An echoed prompt has logprobs as the answer has.
+void read_echo(const Fields& fields, GenerationFields& generation) {
+  fields.read("echo", generation.echo);
+  const SamplingParams& sampling = generation.sampling;
+  if (generation.echo && sampling.logprobs) generation.scores = {sampling.top_logprobs};
 }
 
 void read_template_options(const Fields& fields, const RequestDefaults& defaults,
@@ -215,26 +257,26 @@ void read_template_options(const Fields& fields, const RequestDefaults& defaults
 }  // namespace
 
 GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
-                                        int vocab_size) {
+                                        int vocab_size, int least_tokens) {
   refuse(fields, kRefusedEverywhere);
-  require_one(fields, "n");
-  GenerationFields out{defaults.sampling, defaults.limits, {}, defaults.stop};
+  GenerationFields out;
+  out.sampling = defaults.sampling;
+  out.limits = defaults.limits;
+  out.stop = defaults.stop;
   read_sampling(fields, out.sampling);
   read_seed(fields, defaults, out.sampling.seed);
   read_logit_bias(fields, out.sampling.logit_bias, vocab_size);
-  read_limits(fields, out.limits, vocab_size);
+  read_limits(fields, out.limits, least_tokens, vocab_size);
   // A hint: true allows to start from kept state and asks for none; the answer is the same.
   fields.read("cache_prompt", out.cache.reuse);
   fields.read_strings("stop", out.stop, kMaxStops);
   read_stream(fields, out);
+  fields.read("n", out.choices, 1, kMaxChoices);
+  out.grammar = read_grammar(fields);
   return out;
 }
 
-ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,
-                               int vocab_size) {
-  const Json parsed = parse_json(body);
-  const Fields fields(parsed);
-  ChatRequest request;
+const Json& read_messages(const Fields& fields) {
   const Json* messages = fields.find("messages");
   if (messages == nullptr)
     fail_param(ErrorCode::kInvalidArgument, "messages", "'messages' is required");
@@ -247,11 +289,21 @@ ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& def
       fail_param(ErrorCode::kInvalidArgument, message.path_of("role"), "'{}' is required",
                  message.path_of("role"));
   }
+  return *messages;
+}
+
+ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,
+                               int vocab_size) {
+  const Json parsed = parse_json(body);
+  const Fields fields(parsed);
+  ChatRequest request;
+  request.messages = read_messages(fields);
+  const Json* roles = fields.find("role_mapping");
+  request.maps_roles = roles != nullptr && !is_off(*roles);
   refuse(fields, kRefusedInChat);
-  request.messages = *messages;
   request.generation = read_generation_fields(fields, defaults, vocab_size);
   read_chat_logprobs(fields, request.generation.sampling);
-  read_tools(fields, request.chat);
+  read_tools(fields, request);
   read_template_options(fields, defaults, request.chat);
   return request;
 }
@@ -261,16 +313,14 @@ CompletionRequest parse_completion_request(std::string_view body, const RequestD
   const Json parsed = parse_json(body);
   const Fields fields(parsed);
   CompletionRequest request;
-  if (!fields.read("prompt", request.prompt))
-    fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' is required");
-  if (request.prompt.empty())
-    fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' must not be empty");
+  request.prompts = read_prompts(fields, vocab_size);
   refuse(fields, kRefusedInCompletions);
-  require_one(fields, "best_of");
   RequestDefaults legacy = defaults;
   if (legacy.limits.max_tokens < 0) legacy.limits.max_tokens = defaults.completion_max_tokens;
-  request.generation = read_generation_fields(fields, legacy, vocab_size);
-  read_legacy_logprobs(fields, request.generation.sampling);
+  request.generation = read_generation_fields(fields, legacy, vocab_size, /*least_tokens=*/0);
+  read_legacy_logprobs(fields, request);
+  read_echo(fields, request.generation);
+  require_best_of_n(fields, request.generation.choices);
   return request;
 }
 

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/request.h"
+#include "server/grammar_fields.h"
 #include "server/json_fields.h"
 #include "server/services.h"
 #include "text/chat_template.h"
@@ -20,19 +22,32 @@ struct GenerationFields {
   Limits limits;
   CacheHints cache;
   std::vector<std::string> stop;
+  int choices = 1;                     // n
+  bool echo = false;                   // the answer begins with the prompt
+  std::optional<PromptScores> scores;  // of an echoed prompt
+  bool one_call = false;               // of a tool: the answer ends behind it
+  std::optional<GrammarField> grammar;
   bool stream = false;
   bool include_usage = false;
+  bool token_ids = false;  // every token is reported, without logprobs, too
 };
 
-// Reads them all over `defaults`. Errors (kInvalidArgument, kUnsupported) name the field.
-// `logprobs` is not read here: the endpoints spell it differently.
+// Reads them all over `defaults`; an answer's limit must be at least `least_tokens`. Errors
+// (kInvalidArgument, kUnsupported) name the field. `logprobs` is not read here: the endpoints spell
+// it differently.
 GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
-                                        int vocab_size);
+                                        int vocab_size, int least_tokens = 1);
 
-// POST /v1/chat/completions.
+// The field `messages`: an array of at least one object, each with a role.
+const Json& read_messages(const Fields& fields);
+
+// POST /v1/chat/completions, and what other protocols make of theirs.
 struct ChatRequest {
   Json messages;  // an array, not empty; the chat template checks the messages themselves
   text::ChatOptions chat;
+  bool must_call = false;  // a tool
+  Json callable_tools;     // null: all of chat.tools
+  bool maps_roles = false;  // role_mapping: mlx-lm's way to write chats without a template
   GenerationFields generation;
 };
 ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& defaults,
@@ -40,8 +55,14 @@ ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& def
 
 // POST /v1/completions.
 struct CompletionRequest {
-  std::string prompt;
+  struct Prompt {
+    std::string field;  // "prompt[2]"
+    std::string text;
+    std::vector<TokenId> ids;  // empty: `text` is to be tokenized
+  };
+  std::vector<Prompt> prompts;
   GenerationFields generation;
+  bool logprob_list = false;  // mlx-lm's form of logprobs
 };
 CompletionRequest parse_completion_request(std::string_view body, const RequestDefaults& defaults,
                                            int vocab_size);

@@ -11,7 +11,7 @@
 namespace mantou::server {
 namespace {
 
-constexpr std::array<std::pair<int, std::string_view>, 17> kReasons = {{
+constexpr std::array<std::pair<int, std::string_view>, 18> kReasons = {{
     {200, "OK"},
     {204, "No Content"},
     {400, "Bad Request"},
@@ -22,6 +22,7 @@ constexpr std::array<std::pair<int, std::string_view>, 17> kReasons = {{
     {408, "Request Timeout"},
     {411, "Length Required"},
     {413, "Payload Too Large"},
+    {414, "URI Too Long"},
     {417, "Expectation Failed"},
     {429, "Too Many Requests"},
     {431, "Request Header Fields Too Large"},
@@ -74,6 +75,20 @@ bool percent_decode(std::string_view text, std::string& out) {
   return true;
 }
 
+std::string query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const size_t end = std::min(query.find('&'), query.size());
+    const std::string_view pair = query.substr(0, end);
+    query.remove_prefix(std::min(end + 1, query.size()));
+    const size_t equals = pair.find('=');
+    std::string value;
+    if (pair.substr(0, equals) == name && equals != pair.npos &&
+        percent_decode(pair.substr(equals + 1), value))
+      return value;
+  }
+  return {};
+}
+
 std::string request_id(const HttpRequest& request) {
   const std::string_view given = request.header("x-request-id");
   const auto fit = [](char c) {
@@ -85,19 +100,31 @@ std::string request_id(const HttpRequest& request) {
   return fmt::format("req_{:016x}", random_bits());
 }
 
+bool is_socket_path(std::string_view host) {
+  return host.find('/') != host.npos || host.ends_with(".sock");
+}
+
 Headers common_headers(const std::vector<std::string>& allowed_origins,
                        const HttpRequest& request) {
-  Headers headers{{"x-request-id", request.id}};
+  Headers headers{{"x-request-id", request.id}, {"request-id", request.id}};
   const std::string_view origin = request.header("origin");
   if (origin.empty() || allowed_origins.empty()) return headers;
   headers.emplace_back("Vary", "Origin");
   for (const std::string& allowed : allowed_origins) {
     if (allowed != "*" && allowed != origin) continue;
     headers.emplace_back("Access-Control-Allow-Origin", origin);
-    if (request.method == "OPTIONS") {
-      headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-      headers.emplace_back("Access-Control-Allow-Headers", "authorization, content-type");
+    if (request.method != "OPTIONS") {
+      headers.emplace_back("Access-Control-Expose-Headers",
+                           "x-request-id, request-id, retry-after");
+      break;
     }
+    // Clients' libraries bring headers of their own (x-api-key, anthropic-version, x-stainless-…);
+    // none of them does what its site may not do.
+    const std::string_view wanted = request.header("access-control-request-headers");
+    headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
+    headers.emplace_back("Access-Control-Allow-Headers",
+                         wanted.empty() ? "authorization, content-type" : wanted);
+    headers.emplace_back("Access-Control-Max-Age", "600");
     break;
   }
   return headers;

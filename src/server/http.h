@@ -20,6 +20,7 @@ struct HttpRequest {
   std::string body;
   bool keep_alive = true;
   bool http_1_0 = false;
+  std::string query = {};  // behind the "?", as it came
 
   // The first header of that name (any case); empty when there is none.
   std::string_view header(std::string_view name) const;
@@ -63,12 +64,19 @@ bool equal_ignoring_case(std::string_view a, std::string_view b);
 // The bytes of "%41" sequences; false when one is malformed or stands for NUL.
 bool percent_decode(std::string_view text, std::string& out);
 
+// The decoded value of a name in a query ("a=1&b"); empty when it is not there or malformed.
+std::string query_value(std::string_view query, std::string_view name);
+
 // What the client calls its request (x-request-id), when that is fit for a log; otherwise a new
 // name.
 std::string request_id(const HttpRequest& request);
 
-// Headers of every answer to the request: its id, and what a browser from one of `allowed_origins`
-// needs ("*": any; none: nothing, so that browsers keep other sites out).
+// Whether a server's --host is the path of a UNIX socket: it holds a slash or ends in ".sock".
+bool is_socket_path(std::string_view host);
+
+// Headers of every answer to the request: its id, under the names of OpenAI and Anthropic, and what
+// a browser from one of `allowed_origins` needs ("*": any; none: nothing, so that browsers keep
+// other sites out).
 Headers common_headers(const std::vector<std::string>& allowed_origins, const HttpRequest& request);
 
 }  // namespace mantou::server

@@ -1,12 +1,19 @@
 // HttpServer on Boost.Asio: callbacks on one io thread. It accepts connections and ends them;
 // between the two they are on their own.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <set>
 #include <thread>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "server/http_beast_listener.h"
 #include "server/http_beast_session.h"
+#include "server/http_beast_tls.h"
 #include "server/http_server.h"
 
 namespace mantou::server {
@@ -16,13 +23,31 @@ using boost::system::error_code;
 using tcp = asio::ip::tcp;
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+// One descriptor a connection, and some for the rest of the program. Systems' defaults are low for
+// programs that would break above 1024, which this one does not.
+void allow_descriptors(int connections) {
+  constexpr rlim_t kOthers = 256;
+  const rlim_t wanted = rlim_t(connections) + kOthers;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < wanted)
+    log_warn("few descriptors", {{"connections", connections}, {"limit", limit.rlim_cur}});
+}
+
+}  // namespace
+
 class HttpServer::Transport {
  public:
-  Transport(HttpOptions options, HttpHandler handler);
+  Transport(const HttpOptions& options, HttpHandler handler, HeadCheck check);
   ~Transport() { stop(std::chrono::milliseconds(0)); }
-  int port() const { return port_; }
+  int port() const { return listener_.port(); }
+  std::string url() const;
   void stop_accepting() {
-    asio::post(*io_, [this] { close_idle(); });
+    asio::post(*io_, [this] { drain(); });
   }
   void stop(std::chrono::milliseconds grace);
 
@@ -30,27 +55,36 @@ class HttpServer::Transport {
   using Sessions = std::set<std::shared_ptr<Session>>;
 
   void run();
-  void listen();
+  std::shared_ptr<Session> longest_idle() const;
   void accept();
   void accept_later();
+  void admit();
+  void drain();
   void close_idle();
   void wait_for_sessions(Clock::time_point deadline);
   void remove(const std::shared_ptr<Session>& session);
 
   const std::shared_ptr<asio::io_context> io_ = std::make_shared<asio::io_context>(1);
   const Session::Server shared_;
-  tcp::acceptor acceptor_{*io_};
+  Listener listener_;
   asio::steady_timer accept_timer_{*io_}, stop_timer_{*io_};
-  Sessions sessions_;                               // io thread
-  bool accepting_ = true, accept_pending_ = false;  // io thread
-  int port_ = 0;
+  // Of the io thread alone:
+  Sessions sessions_;
+  std::optional<Socket> waiting_;  // accepted, but there is no room yet
+  bool accepting_ = true;
   std::thread thread_;
 };
 
-HttpServer::Transport::Transport(HttpOptions options, HttpHandler handler)
-    : shared_{std::move(options), std::move(handler), io_,
-              [this](const std::shared_ptr<Session>& session) { remove(session); }} {
-  listen();
+HttpServer::Transport::Transport(const HttpOptions& options, HttpHandler handler, HeadCheck check)
+    : shared_{.options = options,
+              .handler = std::move(handler),
+              .check = std::move(check),
+              .io = io_,
+              .tls = make_tls_context(options.certificate_file, options.key_file),
+              .idle = [this] { admit(); },
+              .remove = [this](const std::shared_ptr<Session>& session) { remove(session); }},
+      listener_(*io_, options.host, options.port, options.backlog) {
+  allow_descriptors(options.limits.connections);
   accept();
   thread_ = std::thread([this] { run(); });
 }
@@ -67,70 +101,75 @@ void HttpServer::Transport::run() {
   }
 }
 
-void HttpServer::Transport::listen() {
-  error_code error;
-  tcp::resolver resolver(*io_);
-  const auto found =
-      resolver.resolve(shared_.options.host, std::to_string(shared_.options.port),
-                       tcp::resolver::passive | tcp::resolver::numeric_service, error);
-  if (error || found.empty())
-    fail_param(ErrorCode::kInvalidArgument, "host", "'{}' is not an address to listen on: {}",
-               shared_.options.host, error.message());
-  const tcp::endpoint endpoint = found.begin()->endpoint();
-  acceptor_.open(endpoint.protocol(), error);
-  if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-  if (!error) acceptor_.bind(endpoint, error);
-  if (!error) acceptor_.listen(shared_.options.backlog, error);
-  if (error == asio::error::address_in_use)
-    fail_param(ErrorCode::kIo, "port",
-               "port {} on {} is in use by another program; choose another with --port",
-               shared_.options.port, shared_.options.host);
-  if (error)
-    fail_param(ErrorCode::kIo, "port", "cannot listen on {} port {}: {}", shared_.options.host,
-               shared_.options.port, error.message());
-  port_ = acceptor_.local_endpoint().port();
+std::string HttpServer::Transport::url() const {
+  const HttpOptions& options = shared_.options;
+  if (is_socket_path(options.host)) return "unix:" + options.host;
+  const bool v6 = options.host.find(':') != std::string::npos;
+  return fmt::format("{}://{}{}{}:{}", shared_.tls ? "https" : "http", v6 ? "[" : "", options.host,
+                     v6 ? "]" : "", port());
+}
+
+std::shared_ptr<Session> HttpServer::Transport::longest_idle() const {
+  std::shared_ptr<Session> found;
+  for (const auto& session : sessions_) {
+    if (session->idle() && (!found || session->idle_since() < found->idle_since())) found = session;
+  }
+  return found;
 }
 
 void HttpServer::Transport::accept() {
-  if (!accepting_ || accept_pending_ || int(sessions_.size()) >= shared_.options.limits.connections)
-    return;
-  accept_pending_ = true;
-  acceptor_.async_accept([this](error_code error, tcp::socket socket) {
-    accept_pending_ = false;
+  if (!accepting_) return;
+  listener_.acceptor().async_accept([this](error_code error, Socket socket) {
     if (!accepting_) return;
     if (error) return accept_later();
-    socket.set_option(tcp::no_delay(true), error);
-    const auto session = std::make_shared<Session>(shared_, std::move(socket));
-    sessions_.insert(session);
-    session->start();
-    accept();
+    socket.set_option(tcp::no_delay(true), error);  // fails where it means nothing
+    waiting_.emplace(std::move(socket));
+    admit();
   });
 }
 
 // Out of descriptors, most likely: the next attempt comes when some may be free.
 void HttpServer::Transport::accept_later() {
-  accept_pending_ = true;
   accept_timer_.expires_after(std::chrono::milliseconds(100));
-  accept_timer_.async_wait([this](error_code) {
-    accept_pending_ = false;
-    accept();
-  });
+  accept_timer_.async_wait([this](error_code) { accept(); });
+}
+
+// Of the connections that are allowed, idle ones give way; when all are busy, new ones wait: one
+// here, the others in the backlog.
+void HttpServer::Transport::admit() {
+  if (!waiting_) return;
+  if (int(sessions_.size()) >= shared_.options.limits.connections) {
+    if (const auto idle = longest_idle()) idle->close();  // and remove() comes here again
+    return;
+  }
+  const auto session = std::make_shared<Session>(shared_, std::move(*waiting_));
+  waiting_.reset();
+  sessions_.insert(session);
+  session->start();
+  accept();
 }
 
 void HttpServer::Transport::remove(const std::shared_ptr<Session>& session) {
   sessions_.erase(session);
-  accept();
+  admit();
+}
+
+void HttpServer::Transport::drain() {
+  accepting_ = false;
+  listener_.close();
+  accept_timer_.cancel();
+  waiting_.reset();
+  for (const auto& session : sessions_) session->close_after_answer();
 }
 
 void HttpServer::Transport::close_idle() {
-  accepting_ = false;
-  error_code ignored;
-  acceptor_.close(ignored);
-  accept_timer_.cancel();
-  for (const auto& session : Sessions(sessions_)) session->close_when_idle();
+  for (const auto& session : Sessions(sessions_)) {
+    if (session->idle()) session->close();
+  }
 }
 
 void HttpServer::Transport::wait_for_sessions(Clock::time_point deadline) {
+  close_idle();
   if (sessions_.empty()) return;
   if (Clock::now() >= deadline) {
     for (const auto& session : Sessions(sessions_)) session->close();
@@ -144,16 +183,17 @@ void HttpServer::Transport::stop(std::chrono::milliseconds grace) {
   if (!thread_.joinable()) return;
   const auto deadline = Clock::now() + grace;
   asio::post(*io_, [this, deadline] {
-    close_idle();
+    drain();
     wait_for_sessions(deadline);
   });
   thread_.join();  // the io_context runs out of work
 }
 
-HttpServer::HttpServer(HttpOptions options, HttpHandler handler)
-    : transport_(std::make_unique<Transport>(std::move(options), std::move(handler))) {}
+HttpServer::HttpServer(const HttpOptions& options, HttpHandler handler, HeadCheck check)
+    : transport_(std::make_unique<Transport>(options, std::move(handler), std::move(check))) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return transport_->port(); }
+std::string HttpServer::url() const { return transport_->url(); }
 void HttpServer::stop_accepting() { transport_->stop_accepting(); }
 void HttpServer::stop(std::chrono::milliseconds grace) { transport_->stop(grace); }
 

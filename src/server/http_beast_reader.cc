@@ -1,6 +1,7 @@
 // RequestReader on Boost.Beast's parser.
 #define BOOST_ASIO_SEPARATE_COMPILATION
 #define BOOST_BEAST_SEPARATE_COMPILATION
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -19,7 +20,8 @@ struct RequestReader::Parser {
   http::request_parser<http::string_body> beast;
   HttpProblem problem;
   HttpRequest request;
-  size_t header_bytes = 0, header_limit = 0;
+  size_t header_bytes = 0;
+  HttpLimits limits;
   bool head_checked = false;
 };
 
@@ -27,7 +29,7 @@ RequestReader::RequestReader(const HttpLimits& limits) : parser_(std::make_uniqu
   // Beast's own count depends a little on how the bytes arrive. It bounds trailers of chunked
   // bodies.
   parser_->beast.header_limit(uint32_t(2 * limits.header_bytes + 4096));
-  parser_->header_limit = limits.header_bytes;
+  parser_->limits = limits;
   parser_->beast.body_limit(limits.body_bytes);
 }
 
@@ -35,6 +37,7 @@ RequestReader::~RequestReader() = default;
 RequestReader& RequestReader::operator=(RequestReader&&) noexcept = default;
 
 bool RequestReader::header_done() const { return parser_->beast.is_header_done(); }
+HttpRequest& RequestReader::head() { return parser_->request; }
 HttpRequest RequestReader::take() { return std::move(parser_->request); }
 const HttpProblem& RequestReader::problem() const { return parser_->problem; }
 
@@ -69,7 +72,9 @@ std::optional<HttpProblem> read_head(const http::request_parser<http::string_bod
     target = path == target.npos ? "/" : target.substr(path);
   }
   target = target.substr(0, target.find('#'));
-  if (!percent_decode(target.substr(0, target.find('?')), request.path))
+  const size_t question = std::min(target.find('?'), target.size());
+  request.query = target.substr(std::min(question + 1, target.size()));
+  if (!percent_decode(target.substr(0, question), request.path))
     return HttpProblem{400, "the path holds a malformed %-sequence"};
 
   if (!request.http_1_0 && request.header("host").empty())
@@ -86,17 +91,26 @@ std::optional<HttpProblem> read_head(const http::request_parser<http::string_bod
 
 RequestReader::State RequestReader::feed(std::string_view bytes, size_t& used) {
   Parser& p = *parser_;
+  // The first bytes are taken when the first line is whole.
+  const bool in_first_line = p.header_bytes == 0;
+  if (in_first_line && std::min(bytes.size(), bytes.find('\n')) > p.limits.target_bytes) {
+    p.problem = {414, "the request's first line is longer than this server accepts"};
+    used = 0;
+    return State::kProblem;
+  }
   error_code error;
   used = p.beast.put(asio::buffer(bytes), error);
   if (error && error != http::error::need_more) {
     p.problem = problem_of(error);
+    // A body too large is refused by its announced length, when the head is there already.
+    if (error == http::error::body_limit && !p.head_checked) read_head(p.beast, p.request);
     return State::kProblem;
   }
   const bool first = !p.head_checked;
   if (first) {
     p.header_bytes += used;
     const size_t waiting = p.beast.is_header_done() ? 0 : bytes.size() - used;
-    if (p.header_bytes + waiting > p.header_limit) {
+    if (p.header_bytes + waiting > p.limits.header_bytes) {
       p.problem = header_too_large();
       return State::kProblem;
     }
@@ -104,7 +118,9 @@ RequestReader::State RequestReader::feed(std::string_view bytes, size_t& used) {
     p.head_checked = true;
     // Only now, so that the head is read before trailers of a chunked body join the fields.
     p.beast.eager(true);
-    if (auto problem = read_head(p.beast, p.request)) {
+    auto problem = read_head(p.beast, p.request);
+    if (p.request.headers.size() > p.limits.header_fields) problem = header_too_large();
+    if (problem) {
       p.problem = std::move(*problem);
       return State::kProblem;
     }

@@ -26,7 +26,9 @@ void check(bool condition) {
 
 HttpLimits limits() {
   HttpLimits limits;
+  limits.target_bytes = 512;
   limits.header_bytes = 2048;
+  limits.header_fields = 16;
   limits.body_bytes = 4096;
   return limits;
 }

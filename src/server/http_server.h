@@ -18,41 +18,55 @@
 namespace mantou::server {
 
 struct HttpLimits {
+  size_t target_bytes = 8 << 10;  // of a request's first line
   size_t header_bytes = 64 << 10;
+  size_t header_fields = 128;
   size_t body_bytes = size_t{64} << 20;
   size_t pending_bytes = 1 << 20;  // of a stream, written but not yet taken by the system
-  int connections = 1024;          // more wait in the backlog
-  std::chrono::milliseconds header_time{30'000};  // from a request's first byte to its last header
-  std::chrono::milliseconds body_time{30'000};    // between two pieces of a body
-  std::chrono::milliseconds idle_time{75'000};    // between two requests
-  std::chrono::milliseconds write_time{30'000};   // between two pieces the client accepts
+  int connections = 1024;  // beyond, the longest idle one is closed; when none is, they wait
+  // From a request's first byte to its last header; also of a TLS handshake.
+  std::chrono::milliseconds header_time{30'000};
+  std::chrono::milliseconds body_time{30'000};   // between two pieces of a body
+  std::chrono::milliseconds idle_time{75'000};   // between two requests
+  std::chrono::milliseconds write_time{30'000};  // between two pieces the client accepts
+  // Bytes a second that a body arrives with, and an answer is taken with, at least: on the whole,
+  // besides one such time, so that a byte now and then holds no connection for ever.
+  size_t slowest_rate = 4 << 10;
 };
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";
-  int port = 8080;  // 0: any free one
+  std::string host = "127.0.0.1";  // or the path of a UNIX socket, see is_socket_path()
+  int port = 8080;                 // 0: any free one
   int backlog = 1024;
   HttpLimits limits;
+  std::string certificate_file, key_file;    // PEM; both: TLS, none: plain
   std::vector<std::string> allowed_origins;  // for browsers' CORS; "*" is any; empty: none
 };
 
 using HttpHandler = std::function<void(HttpRequest, std::shared_ptr<Responder>)>;
+// The answer to a request that needs no look at its body, which is not there yet: a refusal.
+using HeadCheck = std::function<std::optional<HttpResponse>(const HttpRequest&)>;
 
 class HttpServer {
  public:
   class Transport;  // http_beast.cc
 
-  // Listens when it returns. kIo or kInvalidArgument naming host and port otherwise.
-  HttpServer(HttpOptions options, HttpHandler handler);
+  // Listens when it returns. kIo or kInvalidArgument naming host, port or file otherwise.
+  // Where a body is still to come, `check` is asked before it is read. Both are called on the io
+  // thread.
+  HttpServer(const HttpOptions& options, HttpHandler handler, HeadCheck check = {});
   ~HttpServer();  // closes everything at once
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  int port() const;
+  int port() const;         // 0: a UNIX socket
+  std::string url() const;  // "https://127.0.0.1:8080"; "unix:/run/mantou.sock"
 
-  // Closes the listening socket and idle connections; answers in progress go on.
+  // Closes the listening socket. Connections end with the answer in progress, idle ones with that
+  // to the next request.
   void stop_accepting();
-  // … waits up to `grace` until these are written, then closes what is left and ends the thread.
+  // … closes idle connections, waits up to `grace` for the others, then closes what is left and
+  // ends the thread.
   void stop(std::chrono::milliseconds grace);
 
  private:
@@ -82,6 +96,7 @@ class RequestReader {
   // Takes a beginning of `bytes`; says in `used` how much. The rest comes again, with what follows.
   State feed(std::string_view bytes, size_t& used);
   bool header_done() const;
+  HttpRequest& head();  // when header_done(): all but the body
   HttpRequest take();
   const HttpProblem& problem() const;
 

@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <future>
 #include <thread>
 
@@ -11,7 +10,7 @@
 #include "server/response_channel.h"
 #include "server/router.h"
 #include "server/sse.h"
-#include "server/test_client.h"
+#include "server/test_transport.h"
 
 namespace mantou::server {
 namespace {
@@ -45,6 +44,15 @@ State feed(RequestReader& reader, std::string_view bytes, size_t step, std::stri
   return state;
 }
 
+TEST(QueryTest, ValuesAreDecodedByName) {
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "a"), "1");
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "bb"), "x y");
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "b"), "");
+  EXPECT_EQ(query_value("a=1&bb=x%20y&c", "c"), "");
+  EXPECT_EQ(query_value("a=%zz&a=2", "a"), "2");
+  EXPECT_EQ(query_value("", "a"), "");
+}
+
 TEST(RequestReader, EverySplitGivesTheSameRequest) {
   for (const std::string& bytes : {kPost, kChunked}) {
     for (size_t step = 1; step <= bytes.size(); ++step) {
@@ -59,6 +67,7 @@ TEST(RequestReader, EverySplitGivesTheSameRequest) {
       EXPECT_EQ(request.header("trailer"), "") << "trailers come too late to be headers";
       if (bytes == kPost) {
         EXPECT_EQ(request.path, "/a b");
+        EXPECT_EQ(request.query, "x=%31");
         EXPECT_EQ(request.path, "/a b");
         EXPECT_EQ(request.header("x-one"), "1");
         EXPECT_EQ(request.header("absent"), "");
@@ -175,49 +184,6 @@ TEST(Router, FindsRoutesAndSaysWhatThereIs) {
             (Headers{{"Allow", "GET, HEAD, OPTIONS"}}));
   EXPECT_EQ(find_route("OPTIONS", "*").response.status, 204);
 }
-
-// A server whose handler answers with what it got.
-class TransportTest : public testing::Test {
- protected:
-  void start(HttpOptions options = {}) {
-    options.port = 0;
-    server_ = std::make_unique<HttpServer>(
-        options, [this](const HttpRequest& request, std::shared_ptr<Responder> responder) {
-          ++requests_;
-          if (request.path == "/later") {
-            std::lock_guard lock(mutex_);
-            held_.push_back(std::move(responder));
-            return;
-          }
-          if (request.path == "/stream") {
-            responder->begin_stream(kEventStream);
-            for (const char* text : {"one", "two"}) responder->write(sse_event(text));
-            return responder->finish();
-          }
-          responder->send({200, request.method + " " + request.path + " " + request.body});
-        });
-  }
-  int port() const { return server_->port(); }
-  std::shared_ptr<Responder> held() {
-    for (int i = 0; i < 20000; ++i) {
-      {
-        std::lock_guard lock(mutex_);
-        if (!held_.empty()) {
-          auto responder = held_.front();
-          held_.erase(held_.begin());
-          return responder;
-        }
-      }
-      std::this_thread::sleep_for(1ms);
-    }
-    throw std::runtime_error("no request arrived");
-  }
-
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Responder>> held_;
-  std::atomic<int> requests_{0};
-  std::unique_ptr<HttpServer> server_;
-};
 
 TEST_F(TransportTest, KeepsTheConnectionAndAnswersPipelinedRequestsInOrder) {
   start();
@@ -373,64 +339,6 @@ TEST_F(TransportTest, TheEndOfInputIsLeavingForHttp10) {
   responder->on_gone([&] { gone.set_value(); });
   client.finish_sending();
   EXPECT_EQ(gone.get_future().wait_for(5s), std::future_status::ready);
-}
-
-TEST_F(TransportTest, SilentClientsAreSentAway) {
-  HttpOptions options;
-  options.limits.header_time = 50ms;
-  options.limits.body_time = 50ms;
-  options.limits.idle_time = 50ms;
-  start(options);
-  TestClient idle(port()), header(port()), body(port());
-  header.send("GET / HT");
-  body.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
-  EXPECT_TRUE(idle.closed());
-  EXPECT_EQ(header.read().status, 408);
-  EXPECT_EQ(body.read().status, 408);
-}
-
-// One byte now and then must not hold a connection for ever.
-TEST_F(TransportTest, ATricklingHeaderRunsOutOfTime) {
-  HttpOptions options;
-  options.limits.header_time = 100ms;
-  start(options);
-  TestClient client(port());
-  client.send("GET / HTTP/1.1\r\n");
-  for (int i = 0; i < 100; ++i) {
-    client.send("X: y\r\n");
-    std::this_thread::sleep_for(10ms);
-  }
-  EXPECT_EQ(client.read().status, 408);
-}
-
-TEST_F(TransportTest, AClientThatDoesNotReadIsSentAwayInTime) {
-  HttpOptions options;
-  options.limits.write_time = 100ms;
-  start(options);
-  TestClient client(port(), 4096);
-  client.request("GET", "/later");
-  const auto responder = held();
-  std::promise<void> gone;
-  responder->on_gone([&] { gone.set_value(); });
-  responder->begin_stream(kEventStream);
-  const std::string piece(64 << 10, 'x');
-  // More than the system's buffers take; below the limit of bytes at each moment or refused.
-  for (int i = 0; i < 400 && responder->write(piece); ++i) std::this_thread::sleep_for(1ms);
-  EXPECT_EQ(gone.get_future().wait_for(5s), std::future_status::ready);
-}
-
-TEST_F(TransportTest, MoreConnectionsThanAllowedWaitTheirTurn) {
-  HttpOptions options;
-  options.limits.connections = 2;
-  start(options);
-  auto first = std::make_unique<TestClient>(port());
-  TestClient second(port());
-  EXPECT_EQ(first->get("/").status, 200);
-  EXPECT_EQ(second.get("/").status, 200);
-  TestClient third(port());
-  third.request("GET", "/third");
-  first->close();
-  EXPECT_EQ(third.read().body, "GET /third ");
 }
 
 TEST_F(TransportTest, ATakenPortIsNamed) {

@@ -6,12 +6,13 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "server/sse.h"
 
 namespace mantou::server {
 
 ReportedToken report(const text::Tokenizer& tokenizer, const GeneratedToken& token) {
   const auto choice = [&](TokenId id, float logprob) {
-    return ReportedToken::Choice{std::string(tokenizer.bytes_of(id)), logprob};
+    return ReportedToken::Choice{id, std::string(tokenizer.bytes_of(id)), logprob};
   };
   ReportedToken reported{choice(token.id, token.logprob), {}};
   for (const TokenLogprob& other : token.top)
@@ -19,15 +20,22 @@ ReportedToken report(const text::Tokenizer& tokenizer, const GeneratedToken& tok
   return reported;
 }
 
+std::string ReplyFormat::progress_events(int64_t done, int64_t total) {
+  return sse_comment(fmt::format("keepalive {}/{}", done, total));
+}
+
 std::string random_id(std::string_view prefix) {
   return fmt::format("{}{:016x}{:08x}", prefix, random_bits(), uint32_t(random_bits()));
 }
 
 Json usage_json(const Outcome& outcome) {
-  return {{"prompt_tokens", outcome.prompt_tokens},
-          {"completion_tokens", outcome.completion_tokens},
-          {"total_tokens", outcome.prompt_tokens + outcome.completion_tokens},
-          {"prompt_tokens_details", {{"cached_tokens", outcome.cached_tokens}}}};
+  Json usage = {{"prompt_tokens", outcome.prompt_tokens},
+                {"completion_tokens", outcome.completion_tokens},
+                {"total_tokens", outcome.prompt_tokens + outcome.completion_tokens},
+                {"prompt_tokens_details", {{"cached_tokens", outcome.cached_tokens}}}};
+  for (const Plan::Bypass& bypass : outcome.bypassed)
+    usage["bypassed"][std::string(bypass.feature)] = bypass.reason;
+  return usage;
 }
 
 Json timings_json(const Outcome& outcome) {
@@ -52,6 +60,9 @@ Json timings_json(const Outcome& outcome) {
           {"queue_ms", t.queue * 1e3}};
 }
 
-double finite_logprob(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
+Json finite_logprob(std::optional<float> logprob) {
+  if (!logprob) return nullptr;
+  return std::isfinite(*logprob) ? double(*logprob) : -9999.0;
+}
 
 }  // namespace mantou::server

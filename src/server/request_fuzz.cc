@@ -1,5 +1,5 @@
-// A request body from a stranger through both OpenAI endpoints' parsers: a value within its limits
-// or an Error, never anything else.
+// A request body from a stranger through the parsers of the endpoints that generate: a value within
+// its limits or an Error, never anything else.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,10 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "server/endpoints/anthropic_request.h"
+#include "server/endpoints/llama_fields.h"
 #include "server/generation_fields.h"
+#include "server/test_client.h"
 
 namespace {
 
@@ -16,6 +19,7 @@ using mantou::ErrorCode;
 using mantou::server::GenerationFields;
 
 constexpr int kVocab = 1000;
+constexpr float kForbidden = -INFINITY, kMaxBias = 10'000;  // of llama-server's protocol
 
 void check(bool condition) {
   if (!condition) std::abort();
@@ -29,7 +33,7 @@ void check_fields(const GenerationFields& fields) {
   check(s.top_logprobs >= 0 && s.top_logprobs <= 20);
   check(std::isfinite(s.presence_penalty) && std::isfinite(s.frequency_penalty));
   for (const auto& [id, bias] : s.logit_bias)
-    check(id >= 0 && id < kVocab && bias >= -100 && bias <= 100);
+    check(id >= 0 && id < kVocab && (bias == kForbidden || std::abs(bias) <= kMaxBias));
   for (const int32_t id : fields.limits.stop_token_ids) check(id >= 0 && id < kVocab);
   check(fields.limits.max_tokens == -1 || fields.limits.max_tokens >= 1);
   check(fields.stop.size() <= 16);
@@ -52,5 +56,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   try_parse([&] { return mantou::server::parse_chat_request(body, {}, kVocab); });
   try_parse([&] { return mantou::server::parse_completion_request(body, {}, kVocab); });
+  try_parse([&] {
+    using mantou::server::MaxTokens;
+    return mantou::server::parse_messages_request(body, {}, kVocab, MaxTokens::kUnused).chat;
+  });
+  try_parse([&] {
+    static const mantou::server::ByteTokenizer tokenizer;
+    return mantou::server::parse_llama_request(body, {}, tokenizer);
+  });
   return 0;
 }

@@ -69,11 +69,9 @@ constexpr BadField kBadFields[] = {
     {R"("frequency_penalty": -2.1)", "frequency_penalty", "from -2 to 2"},
     {R"("seed": 1.5)", "seed", "an integer"},
     {R"("seed": "1")", "seed", "an integer"},
-    {R"("max_tokens": 0)", "max_tokens", "an integer of at least 1, not 0"},
     {R"("max_tokens": "10")", "max_tokens", R"(not "10")"},
-    {R"("max_completion_tokens": 0)", "max_completion_tokens", "of at least 1"},
-    {R"("max_tokens": -2)", "max_tokens", "of at least 1, not -2"},
-    {R"("n_predict": 0)", "n_predict", "of at least 1"},
+    {R"("max_completion_tokens": -3)", "max_completion_tokens", "of at least"},
+    {R"("max_tokens": -2)", "max_tokens", "of at least"},
     {R"("repeat_penalty": 11)", "repeat_penalty", "from 0 to 10"},
     {R"("repeat_last_n": -2)", "repeat_last_n", "of at least -1"},
     {R"("min_tokens": -1)", "min_tokens", "of at least 0"},
@@ -99,33 +97,55 @@ constexpr BadField kBadFields[] = {
     {R"("stream": true, "stream_options": {"include_usage": 1})", "stream_options.include_usage",
      "true or false"},
     {R"("stream_options": {"include_usage": true})", "stream_options", "only allowed together"},
-    {R"("n": 2)", "n", "'n' must be 1"},
-    {R"("n": 0)", "n", "of at least 1"},
+    {R"("n": 129)", "n", "from 1 to 128"},
+    {R"("n": 0)", "n", "from 1 to 128"},
     {R"("cache_prompt": "no")", "cache_prompt", "true or false"},
-    {R"("response_format": {"type": "json_object"})", "response_format", "not supported"},
-    {R"("response_format": {"type": "json_schema", "json_schema": {}})", "response_format",
-     "not supported"},
-    {R"("guided_json": {"a": 1})", "guided_json", "'guided_json' is not supported"},
-    {R"("structured_outputs": {"json": {}})", "structured_outputs", "not supported"},
-    {R"("json_schema": {"a": 1})", "json_schema", "not supported"},
-    {R"("grammar": "root ::= x")", "grammar", "not supported"},
+    {R"("response_format": {"type": "xml"})", "response_format.type", "json_schema, not"},
+    {R"("response_format": {"type": "json_schema", "json_schema": {}})",
+     "response_format.json_schema.schema", "is required"},
+    {R"("response_format": {})", "response_format.type", "is required"},
+    {R"("guided_json": 7)", "guided_json", "a JSON schema"},
+    {R"("guided_json": "{")", "guided_json", "a JSON schema"},
+    {R"("guided_choice": [])", "guided_choice", "at least one text"},
+    {R"("guided_regex": ["a"])", "guided_regex", "a text that is not empty"},
+    {R"("structured_outputs": {"json": 1})", "structured_outputs.json", "a JSON schema"},
+    {R"("guided_regex": "a", "guided_choice": ["b"])", "guided_choice", "different things"},
     {R"("adapter": "mine")", "adapter", "not supported"},
+    {R"("adapters": "mine")", "adapters", "not supported"},
     {R"("include_stop_str_in_output": true)", "include_stop_str_in_output", "not supported"},
     {R"("mirostat": 2)", "mirostat", "not supported"},
-    {R"("echo": true)", "echo", "not supported"},
 };
 
 constexpr BadField kBadChatFields[] = {
+    {R"("echo": true)", "echo", "not supported"},
+    {R"("max_tokens": 0)", "max_tokens", "an integer of at least 1, not 0"},
+    {R"("n_predict": 0)", "n_predict", "of at least 1"},
     {R"("logprobs": 1)", "logprobs", "true or false, not 1"},
-    {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from 0 to 20, not 21"},
-    {R"("logprobs": true, "top_logprobs": -1)", "top_logprobs", "from 0 to 20"},
+    {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from -1 to 20, not 21"},
     {R"("top_logprobs": 2)", "top_logprobs", "only allowed together"},
     {R"("functions": [{"name": "f"}])", "functions", "use tools"},
     {R"("tools": {"a": 1})", "tools", "an array of tools, not an object"},
     {R"("tools": [7])", "tools[0]", "an object, not 7"},
-    {R"("tool_choice": "required")", "tool_choice", R"("auto" or "none")"},
+    {R"("tool_choice": "required")", "tool_choice", "no 'tools'"},
     {R"("tool_choice": {"type": "function", "function": {"name": "f"}})", "tool_choice",
-     R"("auto" or "none")"},
+     "no 'tools'"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": "some")", "tool_choice",
+     R"(auto, none, required or an object that names tools, not "some")"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "x"})", "tool_choice.type",
+     "function or allowed_tools"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"function": {}})", "tool_choice",
+     "must be {"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"function": {"name": "f"}})",
+     "tool_choice.function.name", R"(names "f")"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "allowed_tools"})",
+     "tool_choice.allowed_tools", "required"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "allowed_tools",
+        "allowed_tools": {"mode": "some"}})",
+     "tool_choice.allowed_tools.mode", "auto or required"},
+    {R"("tools": [{"function": {"name": "g"}}], "tool_choice": {"type": "allowed_tools",
+        "allowed_tools": {"tools": [{"function": {"name": "f"}}]}})",
+     "tool_choice.allowed_tools.tools", R"(names "f")"},
+    {R"("parallel_tool_calls": 1)", "parallel_tool_calls", "true or false"},
     {R"("reasoning_effort": "max")", "reasoning_effort", "none, minimal, low"},
     {R"("chat_template_kwargs": [1])", "chat_template_kwargs", "an object"},
     {R"("continue_final_message": true, "add_generation_prompt": true)", "continue_final_message",
@@ -133,10 +153,13 @@ constexpr BadField kBadChatFields[] = {
 };
 
 constexpr BadField kBadCompletionFields[] = {
-    {R"("logprobs": true)", "logprobs", "an integer from 0 to 20, not true"},
+    {R"("logprobs": "yes")", "logprobs", R"(an integer from 0 to 20, not "yes")"},
     {R"("logprobs": 21)", "logprobs", "from 0 to 20"},
+    {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from -1 to 20"},
+    {R"("echo": 1)", "echo", "true or false"},
+    {R"("max_tokens": -2)", "max_tokens", "of at least 0, not -2"},
     {R"("suffix": "end")", "suffix", "not supported"},
-    {R"("best_of": 2)", "best_of", "'best_of' must be 1"},
+    {R"("best_of": 2)", "best_of", "'best_of' must be 'n' (1)"},
 };
 
 TEST(Request, BadFieldsAreNamedWithTheirLimits) {
@@ -187,8 +210,17 @@ TEST(Request, MessagesAndPromptAreRequired) {
   };
   EXPECT_EQ(prompt("{}").param, "prompt");
   EXPECT_EQ(prompt(R"({"prompt": ""})").param, "prompt");
-  EXPECT_EQ(prompt(R"({"prompt": ["a"]})").param, "prompt");
-  EXPECT_EQ(prompt(R"({"prompt": [1, 2]})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": []})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": 7})").param, "prompt");
+  EXPECT_EQ(prompt(R"({"prompt": ["a", ""]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": ["a", 7]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [[1], []]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [1, 1000]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [1, "a"]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [[1], [2, -1]]})").param, "prompt[1][1]");
+  std::string many = "[\"a\"";
+  for (int i = 0; i < 1024; i++) many += ",\"a\"";
+  EXPECT_THAT(prompt("{\"prompt\": " + many + "]}").message, HasSubstr("1024 at most"));
 }
 
 TEST(Request, SeedsAreFreshUnlessGiven) {
@@ -230,6 +262,37 @@ TEST(Request, NamesOfLlamaServer) {
   EXPECT_EQ(window(-1).repetition_context, 0);
   EXPECT_EQ(window(-1).repetition_penalty, 1.1);
   EXPECT_EQ(window(0).repetition_penalty, 0);
+}
+
+// The fields of mlx_lm.server 0.32.2 (server.py, do_POST).
+TEST(Request, NamesOfMlxLm) {
+  const std::string body =
+      R"({"messages": [{"role": "user", "content": "x"}], "model": "default_model",
+          "draft_model": "default_model", "num_draft_tokens": 3, "adapters": null, "max_tokens": 7,
+          "temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.1,
+          "repetition_context_size": 30, "presence_penalty": 0.5, "presence_context_size": 40,
+          "frequency_penalty": 0.25, "frequency_context_size": 50, "xtc_probability": 0.5,
+          "xtc_threshold": 0.1, "logit_bias": {"3": -1}, "seed": null, "stop": "END",
+          "chat_template_kwargs": {"enable_thinking": false}})";
+  const ChatRequest chat = parse_chat_request(body, {}, kVocab);
+  const SamplingParams& sampling = chat.generation.sampling;
+  EXPECT_EQ(chat.generation.limits.max_tokens, 7);
+  EXPECT_EQ(sampling.temperature, 0);
+  EXPECT_EQ(sampling.repetition_penalty, 1.1);
+  EXPECT_EQ(sampling.repetition_context, 30);
+  EXPECT_EQ(sampling.presence_penalty, 0.5);
+  EXPECT_EQ(sampling.presence_context, 40);
+  EXPECT_EQ(sampling.frequency_penalty, 0.25);
+  EXPECT_EQ(sampling.frequency_context, 50);
+  EXPECT_EQ(sampling.xtc_probability, 0.5);
+  EXPECT_EQ(sampling.xtc_threshold, 0.1);
+  EXPECT_EQ(sampling.logit_bias, (std::map<TokenId, float>{{3, -1.f}}));
+  EXPECT_EQ(chat.generation.stop, std::vector<std::string>{"END"});
+  EXPECT_FALSE(chat.maps_roles);
+  EXPECT_TRUE(parse_chat_request(R"({"messages": [{"role": "user", "content": "x"}],
+                                     "role_mapping": {"user": "U: "}})",
+                                 {}, kVocab)
+                  .maps_roles);
 }
 
 TEST(Request, ReasoningEffortAndTemplateKwargs) {

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "server/api_error.h"
-#include "server/router.h"
 
 namespace mantou::server {
 namespace {
@@ -15,41 +14,42 @@ namespace {
 // The boundary of endpoints: what they throw becomes the answer.
 void run_endpoint(const Route& route, const Services& services, const HttpRequest& request,
                   const std::shared_ptr<Responder>& responder) {
+  const ErrorShape shape{route.protocol, request.id};
   try {
     route.endpoint(services, request, responder);
   } catch (const Error& error) {
     log_info("refused", {{"id", request.id}, {"error", error.message()}});
-    responder->send(error_response(error));
+    responder->send(error_response(error, shape));
   } catch (const std::bad_alloc&) {
-    responder->send(error_response(Error(ErrorCode::kUnavailable, "out of memory")));
+    responder->send(error_response(Error(ErrorCode::kUnavailable, "out of memory"), shape));
   } catch (const std::exception& other) {
     log_error("endpoint", {{"id", request.id}, {"path", request.path}, {"error", other.what()}});
-    responder->send(error_response(Error(ErrorCode::kInternal, "unexpected failure")));
+    responder->send(error_response(Error(ErrorCode::kInternal, "unexpected failure"), shape));
   }
 }
 
-// Takes the same time wherever the first difference is.
-bool equal_secret(std::string_view given, std::string_view secret) {
-  unsigned difference = given.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < given.size(); ++i)
-    difference |= unsigned(uint8_t(given[i]) ^ uint8_t(secret[i % secret.size()]));
-  return difference == 0;
+HttpResponse ending_response(const ErrorShape& shape) {
+  return error_response(Error(ErrorCode::kUnavailable, "the server is shutting down"), shape);
 }
 
-HttpResponse loading_response() {
-  return {503,
-          R"({"status": "loading model", "error": {"message": "Loading model", )"
-          R"("type": "unavailable_error", "param": null, "code": "loading"}})",
-          "application/json",
-          {{"Retry-After", "1"}}};
+// For what Access refuses.
+HttpResponse refusal_response(const HttpProblem& problem, const ErrorShape& shape) {
+  HttpResponse response = error_response(problem.status, problem.message, shape);
+  if (problem.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
 }  // namespace
 
-Server::Server(ServerOptions options) : options_(std::move(options)) {
+Server::Server(ServerOptions options)
+    : options_(std::move(options)), access_(options_.access, options_.http.host) {
   http_ = std::make_unique<HttpServer>(
-      options_.http, [this](HttpRequest request, const std::shared_ptr<Responder>& responder) {
+      options_.http,
+      [this](HttpRequest request, const std::shared_ptr<Responder>& responder) {
         handle(std::move(request), responder);
+      },
+      [this](const HttpRequest& head) {
+        return refusal(find_route(head.method, head.path, head.id), head);
       });
   for (int i = 0; i < std::max(1, options_.workers); ++i) {
     workers_.emplace_back([this] {
@@ -71,43 +71,44 @@ std::shared_ptr<const Services> Server::services() const {
   return services_;
 }
 
-void Server::stop_accepting() { http_->stop_accepting(); }
+void Server::stop_accepting() {
+  ending_ = true;
+  http_->stop_accepting();
+}
 
 void Server::stop(std::chrono::milliseconds grace) {
-  http_->stop_accepting();
+  stop_accepting();
   jobs_.close();
   for (std::thread& worker : workers_) worker.join();
   workers_.clear();
   http_->stop(grace);
 }
 
-bool Server::authorized(const HttpRequest& request) const {
-  if (options_.api_key.empty()) return true;
-  constexpr std::string_view kScheme = "Bearer ";
-  const std::string_view given = request.header("authorization");
-  return given.size() > kScheme.size() &&
-         equal_ignoring_case(given.substr(0, kScheme.size()), kScheme) &&
-         equal_secret(given.substr(kScheme.size()), options_.api_key);
+// What a request is answered with whatever its body says.
+std::optional<HttpResponse> Server::refusal(const RouteResult& found,
+                                            const HttpRequest& request) const {
+  if (found.route == nullptr) return found.response;
+  const ErrorShape shape{found.route->protocol, request.id};
+  if (!found.route->open) {
+    if (const auto problem = access_.refusal(request)) return refusal_response(*problem, shape);
+  }
+  if (ending_) return ending_response(shape);
+  if (!services()) return loading_error(shape);
+  return std::nullopt;
 }
 
 void Server::handle(HttpRequest request, const std::shared_ptr<Responder>& responder) {
-  const RouteResult found = find_route(request.method, request.path);
-  if (found.route == nullptr) return responder->send(found.response);
+  const RouteResult found = find_route(request.method, request.path, request.id);
+  if (auto response = refusal(found, request)) return responder->send(std::move(*response));
   const Route& route = *found.route;
-  if (!route.open && !authorized(request)) {
-    HttpResponse refusal = error_response(401, "this server needs its API key as a bearer token");
-    refusal.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return responder->send(std::move(refusal));
-  }
+  const ErrorShape shape{route.protocol, request.id};
   std::shared_ptr<const Services> services = this->services();
-  if (!services) return responder->send(loading_response());
   if (route.run_on == RunOn::kIo) return run_endpoint(route, *services, request, responder);
   auto job = [&route, services, responder,
               shared = std::make_shared<const HttpRequest>(std::move(request))] {
     run_endpoint(route, *services, *shared, responder);
   };
-  if (!jobs_.push(std::move(job)))
-    responder->send(error_response(Error(ErrorCode::kUnavailable, "the server is shutting down")));
+  if (!jobs_.push(std::move(job))) responder->send(ending_response(shape));
 }
 
 }  // namespace mantou::server

@@ -2,96 +2,18 @@
 // those of OpenAI's API reference.
 #include "server/server.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <future>
 #include <thread>
 
-#include "engine/fake_executor.h"
-#include "server/test_client.h"
+#include "server/server_test_support.h"
 
 namespace mantou::server {
 namespace {
 
 using namespace std::chrono_literals;
-using nlohmann::json;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using Clock = std::chrono::steady_clock;
-
-// The bytes of `text`, then the end token.
-auto answer(const std::string& text) {
-  return [text](const Request&, int64_t i) {
-    return GeneratedToken{i < int64_t(text.size()) ? TokenId(uint8_t(text[size_t(i)])) : 0, 0, {}};
-  };
-}
-
-json chat_body(const json& more = json::object()) {
-  json body = {{"model", "any"}, {"messages", {{{"role", "user"}, {"content", "Hi"}}}}};
-  body.update(more);
-  return body;
-}
-
-json completion_body(const json& more = json::object()) {
-  json body = {{"model", "any"}, {"prompt", "Hi"}};
-  body.update(more);
-  return body;
-}
-
-class ServerTest : public testing::Test {
- protected:
-  ServerTest() {
-    script_.capabilities.vocab_size = 256;
-    script_.capabilities.numerics_id = "fake-1";
-    script_.token = answer("Hello, world");
-    script_.on_admit = [this](const Request& request) {
-      std::lock_guard lock(mutex_);
-      admitted_.push_back(request);
-    };
-    options_.http.port = 0;
-  }
-  void start(EngineOptions engine = {}) {
-    engine_ = std::make_unique<Engine>(std::make_unique<FakeExecutor>(script_, record_), engine);
-    server_ = std::make_unique<Server>(options_);
-    server_->attach({*engine_, std::make_shared<ByteTokenizer>(), std::make_shared<LineTemplate>(),
-                     "org/tiny", 1700000000, defaults_});
-  }
-  void TearDown() override {
-    if (server_) server_->stop_accepting();
-    engine_.reset();
-    server_.reset();
-    EXPECT_THAT(record_->violations(), IsEmpty());
-    EXPECT_EQ(record_->live_rows(), 0);
-  }
-  int port() const { return server_->port(); }
-  Reply post(std::string_view path, const json& body) {
-    TestClient client(port());
-    return client.post(path, body);
-  }
-  Request last_admitted() {
-    std::lock_guard lock(mutex_);
-    return admitted_.back();
-  }
-  void wait_until(const std::function<bool()>& condition) {
-    const auto deadline = Clock::now() + 20s;
-    while (!condition()) {
-      ASSERT_LT(Clock::now(), deadline) << "condition never became true";
-      std::this_thread::sleep_for(1ms);
-    }
-  }
-
-  FakeScript script_;
-  ServerOptions options_;
-  RequestDefaults defaults_;
-  std::shared_ptr<FakeRecord> record_ = std::make_shared<FakeRecord>();
-  std::mutex mutex_;
-  std::vector<Request> admitted_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Server> server_;
-};
 
 TEST_F(ServerTest, HealthModelsAndFrontPage) {
   start();
@@ -123,260 +45,6 @@ TEST_F(ServerTest, AnswersLoadingBeforeAttach) {
     EXPECT_EQ(reply.json()["status"], "loading model");
   }
   EXPECT_EQ(client.get("/").status, 200);
-}
-
-TEST_F(ServerTest, ChatReplyHasOpenAisShape) {
-  script_.cached_tokens = [](const Request&) { return 3; };
-  start();
-  const Reply reply = post("/v1/chat/completions", chat_body());
-  ASSERT_EQ(reply.status, 200) << reply.body;
-  EXPECT_EQ(reply.header("content-type"), "application/json");
-  EXPECT_FALSE(reply.header("x-request-id").empty());
-  const json body = reply.json();
-  EXPECT_EQ(body["object"], "chat.completion");
-  EXPECT_TRUE(body["id"].get<std::string>().starts_with("chatcmpl-"));
-  EXPECT_EQ(body["model"], "org/tiny");
-  EXPECT_TRUE(body["created"].is_number_integer());
-  const json expected = {
-      {"index", 0},
-      {"message", {{"role", "assistant"}, {"content", "Hello, world"}, {"refusal", nullptr}}},
-      {"logprobs", nullptr},
-      {"finish_reason", "stop"}};
-  EXPECT_EQ(body["choices"], json::array({expected}));
-  const int prompt = int(std::string("user:Hi\nassistant:").size());
-  const json usage = {{"prompt_tokens", prompt},
-                      {"completion_tokens", 13},
-                      {"total_tokens", prompt + 13},
-                      {"prompt_tokens_details", {{"cached_tokens", 3}}}};
-  EXPECT_EQ(body["usage"], usage);
-  EXPECT_EQ(body["timings"]["predicted_n"], 13);
-}
-
-TEST_F(ServerTest, ChatStreamFollowsTheGrammar) {
-  start();
-  const Reply reply =
-      post("/v1/chat/completions",
-           chat_body({{"stream", true}, {"stream_options", {{"include_usage", true}}}}));
-  ASSERT_EQ(reply.status, 200);
-  EXPECT_THAT(reply.header("content-type"), HasSubstr("text/event-stream"));
-  std::vector<std::string> events = reply.events();
-  ASSERT_GE(events.size(), 4u);
-  EXPECT_EQ(events.back(), "[DONE]");
-  events.pop_back();
-  std::string text;
-  std::vector<json> chunks;
-  for (const std::string& event : events) chunks.push_back(json::parse(event));
-  for (const json& chunk : chunks) {
-    EXPECT_EQ(chunk["object"], "chat.completion.chunk");
-    EXPECT_EQ(chunk["id"], chunks[0]["id"]);
-    EXPECT_EQ(chunk["created"], chunks[0]["created"]);
-  }
-  const json usage = chunks.back();
-  chunks.pop_back();
-  EXPECT_EQ(usage["choices"], json::array());
-  EXPECT_EQ(usage["usage"]["completion_tokens"], 13);
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    EXPECT_TRUE(chunks[i].contains("usage") && chunks[i]["usage"].is_null());
-    const json& choice = chunks[i]["choices"][0];
-    EXPECT_EQ(choice["finish_reason"], i + 1 == chunks.size() ? json("stop") : json(nullptr));
-    text += choice["delta"].value("content", "");
-  }
-  EXPECT_EQ(chunks[0]["choices"][0]["delta"], (json{{"role", "assistant"}, {"content", ""}}));
-  EXPECT_EQ(chunks.back()["choices"][0]["delta"], json::object());
-  EXPECT_EQ(text, "Hello, world");
-  // Without include_usage no chunk mentions usage.
-  EXPECT_THAT(post("/v1/chat/completions", chat_body({{"stream", true}})).body,
-              testing::Not(HasSubstr("usage")));
-}
-
-// {end token, stop text, stop id, limit} × {chat, completions} × {stream, whole}.
-TEST_F(ServerTest, FinishReasonsAndTexts) {
-  start();
-  struct Case {
-    json more;
-    std::string text, finish;
-  };
-  const Case cases[] = {{json::object(), "Hello, world", "stop"},
-                        {{{"stop", "o, w"}}, "Hell", "stop"},
-                        {{{"stop", {"zzz", "ld", "wor"}}}, "Hello, ", "stop"},
-                        {{{"stop_token_ids", {int(',')}}}, "Hello", "stop"},
-                        {{{"max_tokens", 3}}, "Hel", "length"},
-                        {{{"max_tokens", 9}, {"max_completion_tokens", 4}}, "Hell", "length"},
-                        {{{"stop", "world!"}}, "Hello, world", "stop"},
-                        {{{"stop", "Hello"}}, "", "stop"},
-                        {{{"stop", "llo"}, {"max_tokens", 5}}, "He", "stop"}};
-  for (const Case& c : cases) {
-    for (const bool chat : {true, false}) {
-      for (const bool stream : {true, false}) {
-        json body = chat ? chat_body(c.more) : completion_body(c.more);
-        body["stream"] = stream;
-        const Reply reply = post(chat ? "/v1/chat/completions" : "/v1/completions", body);
-        ASSERT_EQ(reply.status, 200) << reply.body;
-        std::string text, finish;
-        if (stream) {
-          const std::vector<std::string> events = reply.events();
-          EXPECT_EQ(events.back(), "[DONE]");
-          for (size_t i = 0; i + 1 < events.size(); ++i) {
-            const json choice = json::parse(events[i])["choices"][0];
-            text += chat ? choice["delta"].value("content", "") : choice.value("text", "");
-            if (!choice["finish_reason"].is_null()) finish += choice["finish_reason"];
-          }
-        } else {
-          const json choice = reply.json()["choices"][0];
-          text = chat ? choice["message"]["content"] : choice["text"];
-          finish = choice["finish_reason"];
-        }
-        EXPECT_EQ(text, c.text) << body;
-        EXPECT_EQ(finish, c.finish) << body;
-      }
-    }
-  }
-}
-
-TEST_F(ServerTest, CompletionReplyHasTheLegacyShape) {
-  start();
-  const json body = post("/v1/completions", completion_body()).json();
-  EXPECT_EQ(body["object"], "text_completion");
-  EXPECT_TRUE(body["id"].get<std::string>().starts_with("cmpl-"));
-  const json expected = {
-      {"index", 0}, {"text", "Hello, world"}, {"logprobs", nullptr}, {"finish_reason", "stop"}};
-  EXPECT_EQ(body["choices"], json::array({expected}));
-  EXPECT_EQ(body["usage"]["prompt_tokens"], 2);
-  EXPECT_EQ(last_admitted().limits.max_tokens, 512);
-}
-
-// "a", then "é" in two tokens, then "b": a token is reported with the text it begins.
-TEST_F(ServerTest, LogprobsInBothForms) {
-  script_.token = [](const Request&, int64_t i) {
-    const std::string text =
-        "a\xc3\xa9"
-        "b";
-    if (i >= int64_t(text.size())) return GeneratedToken{0, 0, {}};
-    const TokenId id = uint8_t(text[size_t(i)]);
-    return GeneratedToken{id, -0.5f, {{id, -0.5f}, {'z', -INFINITY}}};
-  };
-  start();
-  const json chat = chat_body({{"logprobs", true}, {"top_logprobs", 2}});
-  const json whole = post("/v1/chat/completions", chat).json()["choices"][0]["logprobs"];
-  ASSERT_EQ(whole["content"].size(), 4u);
-  EXPECT_TRUE(whole["refusal"].is_null());
-  const json first = {{"token", "a"},
-                      {"logprob", -0.5},
-                      {"bytes", {97}},
-                      {"top_logprobs",
-                       {{{"token", "a"}, {"logprob", -0.5}, {"bytes", {97}}},
-                        {{"token", "z"}, {"logprob", -9999.0}, {"bytes", {122}}}}}};
-  EXPECT_EQ(whole["content"][0], first);
-  EXPECT_EQ(whole["content"][1]["bytes"], json({0xc3}));
-  EXPECT_EQ(whole["content"][1]["token"], "\xef\xbf\xbd");
-  EXPECT_EQ(whole["content"][2]["bytes"], json({0xa9}));
-
-  json streamed = json::array();
-  json stream_body = chat;
-  stream_body["stream"] = true;
-  const Reply stream = post("/v1/chat/completions", stream_body);
-  for (const std::string& event : stream.events()) {
-    if (event == "[DONE]") continue;
-    const json logprobs = json::parse(event)["choices"][0]["logprobs"];
-    if (logprobs.is_object())
-      streamed.insert(streamed.end(), logprobs["content"].begin(), logprobs["content"].end());
-  }
-  EXPECT_EQ(streamed, whole["content"]);
-
-  const json legacy =
-      post("/v1/completions", completion_body({{"logprobs", 1}})).json()["choices"][0]["logprobs"];
-  EXPECT_EQ(legacy["tokens"], (json{"a", "bytes:\\xc3", "bytes:\\xa9", "b"}));
-  EXPECT_EQ(legacy["token_logprobs"], (json{-0.5, -0.5, -0.5, -0.5}));
-  EXPECT_EQ(legacy["text_offset"], (json{0, 1, 2, 2}));
-  EXPECT_EQ(legacy["top_logprobs"][0], (json{{"a", -0.5}, {"z", -9999.0}}));
-  EXPECT_TRUE(post("/v1/completions", completion_body({{"logprobs", 0}}))
-                  .json()["choices"][0]["logprobs"]["top_logprobs"]
-                  .is_null());
-
-  // What a stop text swallowed is not reported.
-  json stopped = chat;
-  stopped["stop"] =
-      "\xc3\xa9"
-      "b";
-  EXPECT_EQ(
-      post("/v1/chat/completions", stopped).json()["choices"][0]["logprobs"]["content"].size(), 1u);
-}
-
-TEST_F(ServerTest, FieldsReachTheEngineOverTheDefaults) {
-  defaults_.sampling.temperature = 0.25;
-  defaults_.sampling.top_k = 40;
-  defaults_.sampling.xtc_special = {10, 0};
-  defaults_.seed = 11;
-  defaults_.limits.max_tokens = 77;
-  defaults_.template_kwargs = {{"a", 1}, {"b", 2}};
-  start();
-  post("/v1/chat/completions", chat_body());
-  Request request = last_admitted();
-  EXPECT_EQ(request.sampling.temperature, 0.25);
-  EXPECT_EQ(request.sampling.top_k, 40);
-  EXPECT_EQ(request.sampling.seed, 11u);
-  EXPECT_EQ(request.limits.max_tokens, 77);
-
-  post("/v1/chat/completions",
-       chat_body({{"temperature", 1.5},
-                  {"top_p", 0.9},
-                  {"top_k", 5},
-                  {"min_p", 0.1},
-                  {"seed", -1},
-                  {"xtc_probability", 0.5},
-                  {"xtc_threshold", 0.2},
-                  {"repetition_penalty", 1.1},
-                  {"repetition_context_size", 64},
-                  {"presence_penalty", -1},
-                  {"frequency_penalty", 2},
-                  {"logit_bias", {{"65", -100}, {"66", 1.5}}},
-                  {"min_tokens", 2},
-                  {"ignore_eos", true},
-                  {"max_tokens", 8},
-                  {"stop_token_ids", {9}},
-                  {"cache_prompt", false},
-                  {"unknown_field", {1, 2}},
-                  {"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}},
-                  {"chat_template_kwargs", {{"b", 3}}}}));
-  request = last_admitted();
-  const SamplingParams& s = request.sampling;
-  EXPECT_EQ(s.temperature, 1.5);
-  EXPECT_EQ(s.top_p, 0.9);
-  EXPECT_EQ(s.top_k, 5);
-  EXPECT_EQ(s.min_p, 0.1);
-  EXPECT_EQ(s.seed, ~uint64_t{0});
-  EXPECT_EQ(s.xtc_probability, 0.5);
-  EXPECT_THAT(s.xtc_special, ElementsAre(10, 0));
-  EXPECT_EQ(s.repetition_penalty, 1.1);
-  EXPECT_EQ(s.repetition_context, 64);
-  EXPECT_EQ(s.presence_penalty, -1);
-  EXPECT_EQ(s.frequency_penalty, 2);
-  EXPECT_EQ(s.logit_bias, (std::map<TokenId, float>{{65, -100}, {66, 1.5}}));
-  EXPECT_EQ(request.limits.min_tokens, 2);
-  EXPECT_TRUE(request.limits.ignore_eos);
-  EXPECT_EQ(request.limits.max_tokens, 8);
-  EXPECT_THAT(request.limits.stop_token_ids, ElementsAre(9));
-  EXPECT_FALSE(request.cache.reuse);
-  const std::string prompt = ByteTokenizer().decode(request.prompt, true);
-  EXPECT_THAT(prompt, HasSubstr("tools:[{\"function\""));
-  EXPECT_THAT(prompt, HasSubstr("extra:{\"a\":1,\"b\":3}"));
-  EXPECT_THAT(prompt, HasSubstr("assistant:"));
-
-  post("/v1/chat/completions",
-       chat_body({{"tools", {{{"type", "function"}, {"function", {{"name", "f"}}}}}},
-                  {"tool_choice", "none"},
-                  {"continue_final_message", true}}));
-  const std::string bare = ByteTokenizer().decode(last_admitted().prompt, true);
-  EXPECT_EQ(bare, "user:Hi\nextra:{\"a\":1,\"b\":2}\n");
-}
-
-TEST_F(ServerTest, TemplateErrorsNameTheMessage) {
-  start();
-  const Reply reply =
-      post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", 7}}}}});
-  EXPECT_EQ(reply.status, 400);
-  EXPECT_EQ(reply.json()["error"]["param"], "messages[0].content");
-  EXPECT_EQ(reply.json()["error"]["type"], "invalid_request_error");
 }
 
 TEST_F(ServerTest, APromptThatFillsTheContextIsRefusedWithTheNumbers) {
@@ -545,9 +213,14 @@ TEST_F(ServerTest, ShutdownEndsStreamsWithAnErrorAndRefusesNewWork) {
   EXPECT_EQ(idle.get("/health").status, 200);
   std::this_thread::sleep_for(30ms);
   server_->stop_accepting();
+  Reply late = idle.get("/v1/models");
+  for (int i = 0; i < 5000 && late.header("connection").empty(); ++i) late = idle.get("/v1/models");
+  EXPECT_EQ(late.status, 503) << "the running stream goes on, but nothing new begins";
+  EXPECT_EQ(late.header("retry-after"), "1");
+  EXPECT_EQ(late.json()["error"]["type"], "unavailable_error");
+  EXPECT_TRUE(idle.closed());
   EXPECT_FALSE(engine_->shutdown(20ms));
   server_->stop(5s);
-  EXPECT_TRUE(idle.closed());
   const Reply refused = whole.read();
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.json()["error"]["type"], "unavailable_error");
@@ -557,7 +230,7 @@ TEST_F(ServerTest, ShutdownEndsStreamsWithAnErrorAndRefusesNewWork) {
 }
 
 TEST_F(ServerTest, TheApiKeyIsAskedForEverywhereButHealth) {
-  options_.api_key = "secret";
+  options_.access.api_keys = {"secret"};
   start();
   TestClient client(port());
   EXPECT_EQ(client.get("/health").status, 200);
@@ -567,6 +240,32 @@ TEST_F(ServerTest, TheApiKeyIsAskedForEverywhereButHealth) {
   for (const char* wrong : {"Bearer secre", "Bearer secret2", "Bearer ", "secret", "Basic secret"})
     EXPECT_EQ(client.get("/v1/models", fmt::format("Authorization: {}\r\n", wrong)).status, 401);
   EXPECT_EQ(client.get("/v1/models", "Authorization: Bearer secret\r\n").status, 200);
+}
+
+TEST_F(ServerTest, WhatTheHeadDecidesIsAnsweredBeforeTheBody) {
+  options_.access.api_keys = {"secret"};
+  start();
+  const struct {
+    std::string head;
+    int status;
+  } cases[] = {
+      {"POST /v1/chat/completions HTTP/1.1\r\n", 401},
+      {"POST /nowhere HTTP/1.1\r\n", 404},
+      {"POST /v1/models HTTP/1.1\r\nAuthorization: Bearer secret\r\n", 405},
+  };
+  for (const auto& [head, status] : cases) {
+    for (const char* expect : {"", "Expect: 100-continue\r\n"}) {
+      TestClient client(port());
+      client.send(head + expect + "Host: localhost\r\nContent-Length: 1000000\r\n\r\n");
+      const Reply reply = client.read();
+      EXPECT_EQ(reply.status, status) << head;
+      EXPECT_EQ(reply.header("connection"), "close");
+      EXPECT_TRUE(client.closed());
+    }
+  }
+  TestClient client(port());
+  EXPECT_EQ(client.post("/v1/chat/completions", chat_body()).status, 401);
+  EXPECT_EQ(client.get("/health").status, 200) << "a body that is there ends no connection";
 }
 
 TEST_F(ServerTest, BrowsersOfOtherSitesAreKeptOutUnlessAllowed) {
@@ -584,11 +283,40 @@ TEST_F(ServerTest, BrowsersOfOtherSitesAreKeptOutUnlessAllowed) {
   EXPECT_EQ(client.get("/health", "Origin: http://evil.example\r\n")
                 .header("access-control-allow-origin"),
             "");
-  client.request("OPTIONS", "/v1/chat/completions", {}, "Origin: http://ui.example\r\n");
+  // What a browser asks before it lets the openai and the anthropic package of JavaScript send.
+  const std::string wanted =
+      "anthropic-dangerous-direct-browser-access,anthropic-version,authorization,content-type,"
+      "openai-organization,x-api-key,x-stainless-lang,x-stainless-retry-count";
+  client.request("OPTIONS", "/v1/chat/completions", {},
+                 "Origin: http://ui.example\r\nAccess-Control-Request-Method: POST\r\n"
+                 "Access-Control-Request-Headers: " +
+                     wanted + "\r\n");
   const Reply reply = client.read();
   EXPECT_EQ(reply.status, 204);
   EXPECT_EQ(reply.header("access-control-allow-origin"), "http://ui.example");
+  EXPECT_EQ(reply.header("access-control-allow-headers"), wanted);
+  EXPECT_THAT(reply.header("access-control-allow-methods"), HasSubstr("POST"));
+  EXPECT_EQ(reply.header("vary"), "Origin");
   EXPECT_EQ(reply.header("allow"), "POST, OPTIONS");
+  const Reply answer = client.get("/health", "Origin: http://ui.example\r\n");
+  EXPECT_EQ(answer.header("access-control-allow-origin"), "http://ui.example");
+  EXPECT_THAT(answer.header("access-control-expose-headers"), HasSubstr("x-request-id"));
+  client.request("OPTIONS", "/v1/chat/completions", {},
+                 "Origin: http://evil.example\r\nAccess-Control-Request-Headers: x-api-key\r\n");
+  const Reply other = client.read();
+  EXPECT_EQ(other.header("access-control-allow-origin"), "");
+  EXPECT_EQ(other.header("access-control-allow-headers"), "");
+}
+
+TEST_F(ServerTest, ThePageOfAnotherNameMayNotUseTheServer) {
+  start();
+  TestClient client(port());
+  client.send("GET /v1/models HTTP/1.1\r\nHost: rebound.example:8080\r\n\r\n");
+  const Reply reply = client.read();
+  EXPECT_EQ(reply.status, 403);
+  EXPECT_THAT(reply.json()["error"]["message"].get<std::string>(),
+              HasSubstr("'rebound.example'; if it shall be, start it with --allowed-hosts"));
+  EXPECT_EQ(client.get("/v1/models").status, 200);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "engine/request.h"
 #include "text/chat_template.h"
+#include "text/formats/formats.h"
 #include "text/tokenizer.h"
 
 namespace mantou::server {
@@ -33,6 +34,9 @@ struct Services {
   std::string model_id;
   int64_t created = 0;  // seconds since 1970, for /v1/models
   RequestDefaults defaults;
+  text::OutputFormat output_format = {};  // how the model writes reasoning and tool calls
+  std::string model_path = {};            // of its file or directory
+  std::string build_info = {};            // this program's version
 };
 
 }  // namespace mantou::server

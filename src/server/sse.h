@@ -17,6 +17,15 @@ inline std::string sse_event(std::string_view json) {
   return event;
 }
 
+// An event whose name is also in its JSON, as some protocols want it.
+inline std::string sse_event(std::string_view name, std::string_view json) {
+  std::string event = "event: ";
+  event += name;
+  event += '\n';
+  event += sse_event(json);
+  return event;
+}
+
 // A line clients ignore: shows proxies and time-outs that the server is alive.
 inline std::string sse_comment(std::string_view text) {
   std::string comment = ": ";

@@ -4,10 +4,12 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -61,10 +63,17 @@ class TestClient {
     address.sin_family = AF_INET;
     address.sin_port = htons(uint16_t(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-      throw std::runtime_error("cannot connect");
+    connect(reinterpret_cast<sockaddr*>(&address), sizeof address);
   }
-  ~TestClient() { close(); }
+  // Over a UNIX socket.
+  explicit TestClient(const std::string& path) {
+    fd_ = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    connect(reinterpret_cast<sockaddr*>(&address), sizeof address);
+  }
+  virtual ~TestClient() { close(); }
   TestClient(const TestClient&) = delete;
   TestClient& operator=(const TestClient&) = delete;
 
@@ -73,12 +82,12 @@ class TestClient {
   }
 
   // Sends nothing more, but still listens.
-  void finish_sending() { ::shutdown(fd_, SHUT_WR); }
+  virtual void finish_sending() { ::shutdown(fd_, SHUT_WR); }
 
   // False when the server has closed its side.
   bool send(std::string_view bytes) {
     while (!bytes.empty()) {
-      const ssize_t sent = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      const ssize_t sent = transmit(bytes);
       if (sent <= 0) return false;
       bytes.remove_prefix(size_t(sent));
     }
@@ -141,13 +150,13 @@ class TestClient {
     buffer_.erase(0, at + text.size());
     return found;
   }
-
- private:
-  std::string read_line() {
-    std::string line = read_until("\r\n");
-    line.resize(line.size() - 2);
-    return line;
+  // How many bytes come before the server closes the connection.
+  size_t count_until_closed() {
+    while (fill()) {
+    }
+    return std::exchange(buffer_, {}).size();
   }
+  // Exactly so many.
   std::string read_bytes(size_t count) {
     while (buffer_.size() < count) {
       if (!fill()) throw std::runtime_error("closed within a body");
@@ -155,6 +164,30 @@ class TestClient {
     std::string bytes = buffer_.substr(0, count);
     buffer_.erase(0, count);
     return bytes;
+  }
+
+ protected:
+  // As send() and recv() have it.
+  virtual ssize_t transmit(std::string_view bytes) {
+    return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  virtual ssize_t receive(char* into, size_t size) { return ::recv(fd_, into, size, 0); }
+
+  int fd_ = -1;
+
+ private:
+  void connect(const sockaddr* address, socklen_t size) {
+    const timeval patience{20, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (::connect(fd_, address, size) != 0) {
+      close();
+      throw std::runtime_error("cannot connect");
+    }
+  }
+  std::string read_line() {
+    std::string line = read_until("\r\n");
+    line.resize(line.size() - 2);
+    return line;
   }
   void read_chunks(Reply& reply) {
     for (;;) {
@@ -167,16 +200,16 @@ class TestClient {
     }
   }
   bool fill() {
-    pollfd wait{fd_, POLLIN, 0};
-    if (::poll(&wait, 1, 20'000) <= 0) throw std::runtime_error("no answer in time");
     char bytes[65536];
-    const ssize_t got = ::recv(fd_, bytes, sizeof bytes, 0);
+    errno = 0;
+    const ssize_t got = receive(bytes, sizeof bytes);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      throw std::runtime_error("no answer in time");
     if (got <= 0) return false;
     buffer_.append(bytes, size_t(got));
     return true;
   }
 
-  int fd_ = -1;
   std::string buffer_;
 };
 

@@ -31,7 +31,7 @@ struct HeadRequest {
 struct Score {
   // Lowest index among equals; -1: the logits hold NaN, or their largest is not finite.
   int32_t arg_max = -1;
-  std::span<float> logits;  // [V] for kLogits, valid until the next step begins; writable
+  std::span<float> logits;  // [V] for kLogits, valid until the next head or step; writable
 };
 
 // The arg-max tokens of a step whose device may still be at work on it.

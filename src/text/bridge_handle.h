@@ -12,6 +12,9 @@ namespace mantou::text {
 struct BridgeDeleter {
   void operator()(BridgeTokenizer* tokenizer) const { bridge_tokenizer_free(tokenizer); }
   void operator()(BridgeTemplate* compiled) const { bridge_template_free(compiled); }
+  void operator()(BridgeVocabulary* vocabulary) const { bridge_vocabulary_free(vocabulary); }
+  void operator()(BridgeGrammar* grammar) const { bridge_grammar_free(grammar); }
+  void operator()(BridgeRow* row) const { bridge_row_free(row); }
 };
 template <class T>
 using BridgeHandle = std::unique_ptr<T, BridgeDeleter>;

@@ -39,7 +39,8 @@ class BridgedTemplate final : public ChatTemplate {
     std::string_view text = source.chat_template;
     if (text.empty() && named != source.named_templates.end()) text = named->second;
     is_fallback_ = text.empty();
-    default_ = compile(is_fallback_ ? kChatMl : text, "chat_template");
+    source_ = is_fallback_ ? kChatMl : text;
+    default_ = compile(source_, "chat_template");
     const auto tool_use = source.named_templates.find("tool_use");
     if (tool_use != source.named_templates.end())
       tool_use_ = compile(tool_use->second, "chat_template \"tool_use\"");
@@ -54,6 +55,7 @@ class BridgedTemplate final : public ChatTemplate {
   }
 
   bool is_fallback() const override { return is_fallback_; }
+  std::string_view source() const override { return source_; }
 
   ChatPrompt render(const ordered_json& given, const ChatOptions& options) const override {
     ordered_json messages = normalize_messages(given);
@@ -157,6 +159,7 @@ class BridgedTemplate final : public ChatTemplate {
   std::shared_ptr<const Tokenizer> tokenizer_;
   SpecialMarks marks_;
   BridgeHandle<BridgeTemplate> default_, tool_use_;
+  std::string source_;  // of default_
   bool is_fallback_ = false;
   ordered_json constants_;
 };

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -34,7 +35,8 @@ class ChatTemplate {
                                                    std::shared_ptr<const Tokenizer> tokenizer);
   virtual ~ChatTemplate() = default;
 
-  virtual bool is_fallback() const = 0;  // ChatML stood in: say so once
+  virtual bool is_fallback() const = 0;                   // ChatML stood in: say so once
+  virtual std::string_view source() const { return {}; }  // of chats without tools; empty: unknown
   // `messages`: OpenAI messages (developer → system, text parts joined, tool_calls arguments
   // parsed). kInvalidArgument with param "messages[2].content" and the like; a template's
   // raise_exception is its message.

@@ -7,10 +7,20 @@
 namespace mantou::text {
 namespace {
 
-// Where the first of `sequences` begins in `text`; npos: none does.
-size_t first_match(std::string_view text, const std::vector<std::string>& sequences) {
-  size_t first = std::string_view::npos;
-  for (const std::string& sequence : sequences) first = std::min(first, text.find(sequence));
+struct Match {
+  size_t at = std::string_view::npos;
+  std::string_view sequence = {};
+};
+
+// The first of `sequences` in `text`. Of several that begin at one place the shortest is complete
+// first, whatever the cuts.
+Match first_match(std::string_view text, const std::vector<std::string>& sequences) {
+  Match first;
+  for (const std::string& sequence : sequences) {
+    const size_t at = text.find(sequence);
+    if (at == std::string_view::npos || at > first.at) continue;
+    if (at < first.at || sequence.size() < first.sequence.size()) first = {at, sequence};
+  }
   return first;
 }
 
@@ -38,29 +48,29 @@ StopMatcher::StopMatcher(std::vector<std::string> sequences) : sequences_(std::m
 // A match stands once no sequence that begins before it can still be completed; until then both are
 // held. So what is emitted does not depend on how the text was cut.
 std::string StopMatcher::push(std::string_view text) {
-  if (matched_) return {};
+  if (matched()) return {};
   if (sequences_.empty()) return std::string(text);
   held_ += text;
-  const size_t match = first_match(held_, sequences_);
+  const Match match = first_match(held_, sequences_);
   const size_t beginning = first_beginning(held_, sequences_);
-  matched_ = match != std::string::npos && match <= beginning;
-  std::string out = held_.substr(0, std::min(match, beginning));
+  if (match.at <= beginning) match_ = match.sequence;
+  std::string out = held_.substr(0, std::min(match.at, beginning));
   held_.erase(0, out.size());
-  if (matched_) held_.clear();
+  if (matched()) held_.clear();
   return out;
 }
 
 std::string StopMatcher::flush() {
-  const size_t match = first_match(held_, sequences_);
-  matched_ = matched_ || match != std::string::npos;
-  std::string out = held_.substr(0, match);
+  const Match match = first_match(held_, sequences_);
+  if (!matched()) match_ = match.sequence;
+  std::string out = held_.substr(0, match.at);
   held_.clear();
   return out;
 }
 
 TextStream::TextStream(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops,
-                       bool skip_special)
-    : detokenizer_(std::move(tokenizer), skip_special), matcher_(std::move(stops)) {}
+                       std::vector<TokenId> shown)
+    : detokenizer_(std::move(tokenizer), true, std::move(shown)), matcher_(std::move(stops)) {}
 
 std::string TextStream::push(TokenId id) { return matcher_.push(detokenizer_.push(id)); }
 

@@ -18,22 +18,26 @@ class StopMatcher {
   explicit StopMatcher(std::vector<std::string> sequences);  // empty sequences are refused
   std::string push(std::string_view text);                   // text that may leave now
   std::string flush();                                       // what was held back, at the end
-  bool matched() const { return matched_; }
+  bool matched() const { return !match_.empty(); }
+  const std::string& match() const { return match_; }  // of several at one place the shortest
 
  private:
   std::vector<std::string> sequences_;
   std::string held_;
-  bool matched_ = false;
+  std::string match_;
 };
 
 // Tokens in, text out: Detokenizer and StopMatcher together.
 class TextStream {
  public:
+  // Special tokens are left out but for those in `shown`.
   TextStream(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stops,
-             bool skip_special = true);
+             std::vector<TokenId> shown = {});
   std::string push(TokenId id);
+  size_t bytes_of(TokenId id) const { return detokenizer_.bytes_of(id).size(); }
   std::string finish();
   bool stopped() const { return matcher_.matched(); }
+  const std::string& stop() const { return matcher_.match(); }  // empty: none yet
 
  private:
   Detokenizer detokenizer_;

@@ -33,5 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   text += matcher.flush();
   if (text != input.substr(0, match) || matcher.matched() != (match != std::string_view::npos))
     abort();
+  if (matcher.matched() && !input.substr(match).starts_with(matcher.match())) abort();
   return 0;
 }

@@ -50,6 +50,24 @@ TEST(StopMatcherTest, TheEarliestBeginWins) {
             (Outcome{"xab", true}));  // settled at the end
 }
 
+// However the text is cut.
+TEST(StopMatcherTest, SaysWhichMatched) {
+  const std::vector<std::string> stops = {"c", "bcd", "abcde", "abcdefg", "xyz"};
+  const auto match = [&](std::string_view text, size_t piece) {
+    StopMatcher matcher(stops);
+    for (size_t at = 0; at < text.size(); at += piece) matcher.push(text.substr(at, piece));
+    matcher.flush();
+    return matcher.match();
+  };
+  for (const size_t piece : {1, 2, 3, 100}) {
+    EXPECT_EQ(match("abcdefgh", piece), "abcde") << piece;
+    EXPECT_EQ(match("abcdx", piece), "bcd") << piece;
+    EXPECT_EQ(match("abcd", piece), "bcd") << piece;
+    EXPECT_EQ(match("abc", piece), "c") << piece;
+    EXPECT_EQ(match("xy", piece), "") << piece;
+  }
+}
+
 TEST(StopMatcherTest, EmitsAsSoonAsItMay) {
   StopMatcher matcher({"<stop>"});
   EXPECT_EQ(matcher.push("text"), "text");

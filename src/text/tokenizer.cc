@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "text/bridge_handle.h"
+#include "text/grammar_vocabulary.h"
 
 namespace mantou::text {
 namespace {
@@ -221,6 +222,13 @@ class BridgedTokenizer final : public Tokenizer {
 };
 
 }  // namespace
+
+const GrammarVocabulary& Tokenizer::grammar_vocabulary() const {
+  std::call_once(grammar_vocabulary_once_, [this] {
+    grammar_vocabulary_ = std::make_shared<const GrammarVocabulary>(*this);
+  });
+  return *grammar_vocabulary_;
+}
 
 std::shared_ptr<const Tokenizer> Tokenizer::build(const TokenizerSource& source) {
   return std::make_shared<BridgedTokenizer>(source);

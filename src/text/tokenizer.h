@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,8 @@ namespace mantou::text {
 struct ByteRange {
   size_t begin = 0, end = 0;
 };
+
+class GrammarVocabulary;
 
 class Tokenizer {
  public:
@@ -50,19 +53,30 @@ class Tokenizer {
   // eos, eot and eom ids of the checkpoint plus the known end texts found in the vocabulary
   // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
   virtual const std::vector<TokenId>& end_ids() const = 0;
+
+  // Made by the first grammar that asks for it.
+  const GrammarVocabulary& grammar_vocabulary() const;
+
+ private:
+  mutable std::once_flag grammar_vocabulary_once_;
+  mutable std::shared_ptr<const GrammarVocabulary> grammar_vocabulary_;
 };
 
 // Token ids to text, one at a time, never half a character: bytes of an incomplete character are
 // held back until it is complete or flush() turns them into U+FFFD. One per row.
 class Detokenizer {
  public:
-  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special = true);
+  // Special tokens are left out, if `skip_special`, but for those in `shown`.
+  explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special = true,
+                       std::vector<TokenId> shown = {});
   std::string push(TokenId id);
+  std::string_view bytes_of(TokenId id) const;  // what push takes of it
   std::string flush();
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
   bool skip_special_;
+  std::vector<TokenId> shown_;
   bool at_start_ = true;
   std::string pending_;  // the beginning of a character
 };

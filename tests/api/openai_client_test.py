@@ -8,24 +8,18 @@ Needs only the `openai` package. Any model will do: what is checked does not dep
 Prints one line a check and exits with 1 when one failed.
 """
 
-import argparse
 import math
 import re
 import sys
 import threading
 import time
-import traceback
 import urllib.request
 
 import openai
 
+from checks import check, run
+
 MESSAGES = [{"role": "user", "content": "Count from one to ten in words."}]
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
 
 
 class Context:
@@ -287,26 +281,5 @@ def a_full_queue_refuses_and_recovers(c):
     assert c.chat(max_tokens=1).choices
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--base-url", default="http://127.0.0.1:8080")
-    parser.add_argument("--only", help="run the checks whose name holds this text")
-    arguments = parser.parse_args()
-    context = Context(arguments.base_url)
-    failures = 0
-    for function in CHECKS:
-        if arguments.only and arguments.only not in function.__name__:
-            continue
-        try:
-            function(context)
-            print(f"ok      {function.__name__}")
-        except Exception:
-            failures += 1
-            print(f"FAILED  {function.__name__}\n{traceback.format_exc()}")
-    print(f"{failures} failed")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(__doc__, Context))

@@ -49,7 +49,7 @@ RowResult run(Executor& executor, Work work, const StopFlag* stop = nullptr) {
 
 std::vector<TokenId> generate(Executor& executor, const Request& request, int64_t* cached = nullptr,
                               Release how = Release::kDrop) {
-  const Admission admission = executor.admit(request);
+  const Admission admission = executor.admit(request, plan_of(request, executor));
   if (cached) *cached = admission.cached_tokens;
   std::vector<TokenId> tokens;
   int next = int(request.prompt.size()) - int(admission.cached_tokens);
@@ -67,7 +67,7 @@ TEST(ModelExecutor, AStoppedStepChangesNothing) {
   const auto e = executor();
   const auto want = generate(*e, make_request(1, some_ids(70, 1)));
   const Request request = make_request(2, some_ids(70, 1));
-  e->admit(request);
+  e->admit(request, plan_of(request, *e));
   StopFlag stop;
   stop.set();
   EXPECT_EQ(run(*e, {2, 40, Output::kNone}, &stop).finished, FinishReason::kCancelled);
@@ -83,16 +83,16 @@ TEST(ModelExecutor, KeptStateGivesTheTokensOfAFreshStart) {
   MANTOU_NEEDS_MODELS();
   const auto e = executor();
   Request first = make_request(1, some_ids(100, 1));
-  first.cache.session = "a";
   const auto answer = generate(*e, first, nullptr, Release::kKeep);
 
   // The next turn continues the whole first one; the last answered token was never forwarded.
   Request second = make_request(2, first.prompt);
   second.prompt.insert(second.prompt.end(), answer.begin(), answer.end());
   second.prompt.insert(second.prompt.end(), {5, 6, 7});
+  second.cache.reuse = false;
   const auto fresh = generate(*e, second);
+  second.cache.reuse = true;
   second.id = 3;
-  second.cache.session = "a";
   int64_t cached = 0;
   EXPECT_EQ(generate(*e, second, &cached, Release::kKeep), fresh);
   EXPECT_EQ(cached, int64_t(first.prompt.size() + answer.size()) - 1);
@@ -100,9 +100,10 @@ TEST(ModelExecutor, KeptStateGivesTheTokensOfAFreshStart) {
   // A turn that leaves the old path after 50 tokens keeps just those.
   Request other = make_request(4, some_ids(100, 1));
   for (size_t i = 50; i < 100; i++) other.prompt[i] = 17;
+  other.cache.reuse = false;
   const auto other_fresh = generate(*e, other);
+  other.cache.reuse = true;
   other.id = 5;
-  other.cache.session = "a";
   EXPECT_EQ(generate(*e, other, &cached, Release::kKeep), other_fresh);
   EXPECT_EQ(cached, 50);
 
@@ -120,7 +121,7 @@ TEST(ModelExecutor, RowsOfOneStepDoNotSeeEachOther) {
     requests.push_back(make_request(RequestId(i + 1), some_ids(5 + 30 * i, i), i % 2 ? 0.9 : 0));
   std::vector<std::vector<TokenId>> alone, together(5);
   for (const Request& r : requests) alone.push_back(generate(*e, r));
-  for (const Request& r : requests) e->admit(r);
+  for (const Request& r : requests) e->admit(r, plan_of(r, *e));
   for (int step = 0; step < 12; step++) {
     StepPlan plan;
     for (const Request& r : requests)
@@ -136,7 +137,7 @@ TEST(ModelExecutor, RefusesWithTheReason) {
   const auto e = executor(64);
   const auto refusal = [&](Request request) -> std::string {
     try {
-      e->admit(request);
+      e->admit(request, plan_of(request, *e));
     } catch (const Error& error) {
       return error.message();
     }
@@ -145,13 +146,12 @@ TEST(ModelExecutor, RefusesWithTheReason) {
   EXPECT_THAT(refusal(make_request(1, {})), HasSubstr("empty"));
   EXPECT_THAT(refusal(make_request(1, {1, 49152})), HasSubstr("49152"));
   EXPECT_THAT(refusal(make_request(1, {-1})), HasSubstr("-1"));
-  EXPECT_THAT(refusal(make_request(1, some_ids(64, 1))), HasSubstr("the context holds 64"));
   Request hot = make_request(1, {1});
   hot.sampling.temperature = -1;
   EXPECT_THAT(refusal(hot), HasSubstr("temperature"));
   // Nothing of all that left a row behind; the limit is clamped to the context.
   Request fits = make_request(1, some_ids(60, 1));
-  EXPECT_EQ(e->admit(fits).max_tokens, 4);
+  EXPECT_EQ(e->admit(fits, plan_of(fits, *e)).max_tokens, 4);
   EXPECT_THAT(refusal(fits), HasSubstr("twice"));
 }
 

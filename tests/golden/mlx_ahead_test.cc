@@ -44,7 +44,7 @@ class MlxAhead : public testing::Test {
                                      int* ahead_steps = nullptr) {
     StepPlan prompts, next;
     for (const Request& r : requests) {
-      const Admission admission = executor.admit(r);
+      const Admission admission = executor.admit(r, plan_of(r, executor));
       const int left = int(int64_t(r.prompt.size()) - admission.cached_tokens);
       prompts.work.push_back({r.id, left, Output::kSample});
       next.work.push_back({r.id, 1, Output::kSample});
@@ -89,8 +89,7 @@ TEST_F(MlxAhead, ATokenTooManyIsPartOfWhatIsKept) {
   const Tokens fresh = answers(*e, {request(1, kPrompt, 12)})[0];
   // Ended by its reader after 5 tokens, when the step that stores the fifth was on its way.
   Request first = request(2, kPrompt, 12);
-  first.cache.session = "s";
-  e->admit(first);
+  e->admit(first, plan_of(first, *e));
   std::optional<Ticket> ticket = e->submit({{{2, int(kPrompt.size()), Output::kSample}}, nullptr});
   Tokens prompt = kPrompt;
   for (int i = 0; i < 5; i++) {
@@ -103,10 +102,9 @@ TEST_F(MlxAhead, ATokenTooManyIsPartOfWhatIsKept) {
 
   Request second = request(3, prompt, 7);
   second.prompt.push_back(fresh[5]);
-  second.cache.session = "s";
   EXPECT_EQ(Tokens(prompt.begin() + ptrdiff_t(kPrompt.size()), prompt.end()),
             Tokens(fresh.begin(), fresh.begin() + 5));
-  const Admission admission = e->admit(second);
+  const Admission admission = e->admit(second, plan_of(second, *e));
   EXPECT_EQ(admission.cached_tokens, int64_t(prompt.size()));
   EXPECT_EQ(e->collect(e->submit({{{3, 1, Output::kSample}}, nullptr})).rows[0].token->id,
             fresh[6]);
@@ -117,13 +115,13 @@ TEST_F(MlxAhead, WhatTheHostChoosesIsNotSubmittedAhead) {
   const auto e = executor(true);
   Request hot = request(1, kPrompt, 12);
   hot.sampling.temperature = 1;
-  e->admit(hot);
+  e->admit(hot, plan_of(hot, *e));
   const StepPlan next{{{1, 1, Output::kSample}}, nullptr};
   const Ticket ticket = e->submit({{{1, int(kPrompt.size()), Output::kSample}}, nullptr});
   EXPECT_FALSE(e->submit_ahead(next));
   e->collect(ticket);
   Request last = request(2, kPrompt, 1);  // ends for its length
-  e->admit(last);
+  e->admit(last, plan_of(last, *e));
   const Ticket only = e->submit({{{2, int(kPrompt.size()), Output::kSample}}, nullptr});
   EXPECT_FALSE(e->submit_ahead({{{2, 1, Output::kSample}}, nullptr}));
   EXPECT_EQ(e->collect(only).rows[0].finished, FinishReason::kLength);

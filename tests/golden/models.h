@@ -5,13 +5,21 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <string>
+
+#include "engine/executor.h"
 
 namespace mantou::golden {
 
 inline std::filesystem::path models_directory() {
   const char* directory = std::getenv("MANTOU_TEST_MODELS");
   return directory ? directory : "";
+}
+
+// What an engine with all the memory it wants would grant.
+inline Plan plan_of(const Request& request, const Executor& executor) {
+  return resolve_plan(request, executor, std::numeric_limits<uint64_t>::max());
 }
 
 inline bool full_run() { return std::getenv("MANTOU_TEST_FULL") != nullptr; }

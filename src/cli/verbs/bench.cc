@@ -57,13 +57,13 @@ std::string name_of(const Test& test) {
 // Drives an Executor without an engine: this thread is the engine thread.
 class Runner {
  public:
-  Runner(LoadedModel& model, const Schedule& schedule)
+  Runner(LoadedModel& model, const SchedulerOptions& schedule)
       : model_(model), steps_(*model.executor), schedule_(schedule) {}
 
   // Seconds of the timed part: `prompt` tokens behind `depth`, or `gen` single steps.
   double run(const Test& test) {
     Request request = make_request(test);
-    model_.executor->admit(request);
+    model_.executor->admit(request, {.max_tokens = request.limits.max_tokens});
     // Generation starts with one token in the cache, as llama-bench's does.
     const int before = test.prompt > 0 ? test.depth : test.depth + 1;
     forward(request.id, before, test.prompt == 0);
@@ -95,7 +95,8 @@ class Runner {
     for (int done = 0; done < tokens;) {
       // Without a token sampled at its end, a prompt has one more to go.
       const int left = tokens - done;
-      const int n = std::min(left, int(schedule_.step_tokens(sample_last ? left : left + 1)));
+      const int n = std::min(
+          left, int(schedule_.chunk_of(sample_last ? left : left + 1, schedule_.chunk_alone)));
       done += n;
       step({id, n, sample_last && done == tokens ? Output::kSample : Output::kNone});
     }
@@ -110,7 +111,7 @@ class Runner {
 
   LoadedModel& model_;
   StepPipeline steps_;
-  const Schedule schedule_;
+  const SchedulerOptions schedule_;
   RequestId last_id_ = 0;
 };
 

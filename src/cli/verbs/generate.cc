@@ -42,18 +42,26 @@ std::vector<TokenId> prompt_ids(const LoadedModel& model, const PromptOptions& o
   return model.chat_template->render(messages, chat_options(options)).ids;
 }
 
+void print_now(std::string_view text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int run_generate(const Options& options) {
   LoadedModel model = load_model(options.model);
-  Request request = make_request(model, options);
+  Request request = make_request(model, options.sampling, options.limits);
   request.prompt = prompt_ids(model, options.prompt);
-  Engine engine(std::move(model.executor), {1, schedule_of(model, options.model)});
-  const Answer result = answer(engine, std::move(request), model.tokenizer, options.limits.stop,
-                               print_now, /*interruptible=*/false);
+  Engine engine(std::move(model.executor), {1, {schedule_of(model, options.model)}});
+  const Outcome outcome =
+      answer(engine, std::move(request), text::TextStream(model.tokenizer, options.limits.stop),
+             print_now, /*interruptible=*/false);
+  if (outcome.error) throw *outcome.error;
   fmt::print("\n");
   if (options.prompt.stats)
-    fmt::print(stderr, "{} | loaded in {:.2f} s\n", describe(result.outcome), model.load_seconds);
+    fmt::print(stderr, "{} | loaded in {:.2f} s\n", describe(stats_of(outcome)),
+               model.load_seconds);
   return 0;
 }
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::array kVerbs = {
     Verb{kServe, "serve", "Serve the OpenAI protocol over HTTP.", Words::kModel, run_serve},
-    Verb{kChat, "chat", "Talk to a model in the terminal.", Words::kModel, run_chat},
+    Verb{kChat, "chat", "Talk in the terminal, to a model here or to another server's.",
+         Words::kModel, run_chat},
     Verb{kGenerate, "generate", "Answer one prompt.", Words::kPrompt, run_generate},
     Verb{kBench, "bench", "Measure how fast a model reads and writes here.", Words::kModel,
          run_bench},

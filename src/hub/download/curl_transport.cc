@@ -85,7 +85,7 @@ struct Hop {
   bool begin() {
     if (begun) return !ended;
     begun = true;
-    if (redirects() && !is_enough()) {
+    if (redirects() && !is_enough() && !request.post) {
       next = parse_url(std::string(answer.header("location")), &url);
       if (next && !request.leave_host && !next->same_origin(url)) next.reset();
       if (next) return true;
@@ -133,6 +133,10 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
     hop.answer.headers[lower(line.substr(0, colon))] = std::string(value);
     return true;
   });
+}
+
+int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<const StopFlag*>(user)->is_set() ? 1 : 0;
 }
 
 size_t on_body(char* data, size_t size, size_t count, void* user) {
@@ -188,8 +192,9 @@ class CurlTransport final : public Transport {
     const auto base = parse_url(options.base, nullptr);
     if (!base || (base->scheme != "https" && base->scheme != "http")) {
       curl_easy_cleanup(curl_);
-      fail_param(ErrorCode::kInvalidArgument, "HF_ENDPOINT",
-                 "HF_ENDPOINT: \"{}\" is no https:// or http:// address", printable(options.base));
+      fail_param(ErrorCode::kInvalidArgument, options.base_name,
+                 "{}: \"{}\" is no https:// or http:// address", options.base_name,
+                 printable(options.base));
     }
     base_ = *base;
   }
@@ -197,7 +202,7 @@ class CurlTransport final : public Transport {
   CurlTransport(const CurlTransport&) = delete;
   CurlTransport& operator=(const CurlTransport&) = delete;
 
-  HttpAnswer get(const HttpRequest& request, const BodySink& sink) override {
+  HttpAnswer exchange(const HttpRequest& request, const BodySink& sink) override {
     const auto first = parse_url(request.url, nullptr);
     if (!first) fail(ErrorCode::kInvalidArgument, "\"{}\" is no address", printable(request.url));
     Url url = *first;
@@ -219,9 +224,8 @@ class CurlTransport final : public Transport {
                        (url.host == base_.host || (base_.loopback() && url.loopback()));
     if (url.scheme != "https" && !plain)
       fail(ErrorCode::kInvalidArgument,
-           "refusing to fetch from {}: only https addresses are allowed, or http at the host of "
-           "HF_ENDPOINT",
-           printable(url.text));
+           "refusing to fetch from {}: only https addresses are allowed, or http at the host of {}",
+           printable(url.text), options_.base_name);
   }
 
   void perform(Hop& hop, bool with_token) {
@@ -231,6 +235,10 @@ class CurlTransport final : public Transport {
     if (with_token && !request.token.empty()) headers.add("Authorization: Bearer " + request.token);
     if (request.from > 0) headers.add(fmt::format("Range: bytes={}-", request.from));
     if (request.from > 0 && !request.if_range.empty()) headers.add("If-Range: " + request.if_range);
+    if (request.post) {
+      headers.add("Content-Type: application/json");
+      headers.add("Expect:");  // servers need not be asked whether they want the body
+    }
     char reason[CURL_ERROR_SIZE] = "";
 
     curl_easy_reset(curl_);  // connections stay open
@@ -239,6 +247,15 @@ class CurlTransport final : public Transport {
     curl_easy_setopt(curl_, CURLOPT_USERAGENT, "mantou");
     curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers.get());
     curl_easy_setopt(curl_, CURLOPT_NOBODY, request.head ? 1L : 0L);
+    if (request.post) {
+      curl_easy_setopt(curl_, CURLOPT_POSTFIELDSIZE_LARGE, curl_off_t(request.post->size()));
+      curl_easy_setopt(curl_, CURLOPT_POSTFIELDS, request.post->data());
+    }
+    if (request.stop != nullptr) {
+      curl_easy_setopt(curl_, CURLOPT_NOPROGRESS, 0L);
+      curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, on_progress);
+      curl_easy_setopt(curl_, CURLOPT_XFERINFODATA, request.stop);
+    }
     curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl_, CURLOPT_ERRORBUFFER, reason);
     curl_easy_setopt(curl_, CURLOPT_HEADERFUNCTION, on_header);
@@ -248,6 +265,7 @@ class CurlTransport final : public Transport {
     curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT_MS, long(options_.connect_timeout.count()));
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, kLowSpeed);
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, long(options_.low_speed_time.count()));
+    curl_easy_setopt(curl_, CURLOPT_TCP_KEEPALIVE, 1L);  // notices a peer that is gone
     if (hop.url.loopback()) curl_easy_setopt(curl_, CURLOPT_PROXY, "");
     if (const char* roots = std::getenv("SSL_CERT_FILE"); roots != nullptr && *roots != '\0')
       curl_easy_setopt(curl_, CURLOPT_CAINFO, roots);

@@ -314,7 +314,7 @@ TEST_F(FetchTest, OnlyAllowedSchemesAndHosts) {
   HttpRequest plain;
   plain.url = hub_.url();
   expect_error(ErrorCode::kInvalidArgument, "refusing to fetch from http://127.0.0.1",
-               [&] { make_curl_transport(strict)->get(plain, {}); });
+               [&] { make_curl_transport(strict)->exchange(plain, {}); });
 }
 
 TEST_F(FetchTest, EndlessRedirectsEnd) {

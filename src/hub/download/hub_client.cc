@@ -161,7 +161,7 @@ HttpAnswer HubClient::tried(const HttpRequest& request, const std::string& repo,
   };
   Retries retries(retry_, retry_.ask_attempts, what);
   for (;;) {
-    HttpAnswer answer = transport_.get(request, sink);
+    HttpAnswer answer = transport_.exchange(request, sink);
     if (is_success(answer)) return answer;
     require_granted(answer, repo, what);
     if (!answer.failure.empty() && !answer.passing)
@@ -201,7 +201,7 @@ HttpAnswer HubClient::read(const std::string& repo, const std::string& commit,
   HttpRequest get = request(fmt::format("/{}/resolve/{}/{}", repo, commit, path));
   get.from = from;
   get.if_range = if_range;
-  return transport_.get(get, sink);
+  return transport_.exchange(get, sink);
 }
 
 }  // namespace mantou::hub

@@ -25,39 +25,55 @@ int64_t characters(std::string_view bytes) {
 
 class CompletionFormat final : public OpenAiFormat {
  public:
-  explicit CompletionFormat(ReplyHead head)
-      : OpenAiFormat(std::move(head), "text_completion", "text_completion") {}
+  // `logprob_list`: logprobs as mlx-lm's server writes them, in the shape of chat.
+  CompletionFormat(ReplyHead head, bool logprob_list)
+      : OpenAiFormat(std::move(head), "text_completion", "text_completion"),
+        logprob_list_(logprob_list) {}
 
-  std::string first_events() override { return {}; }
+  std::string first_events(int choices) override {
+    offsets_.resize(size_t(choices));
+    return {};
+  }
 
-  std::string delta_events(std::string_view text, std::span<const ReportedToken> tokens) override {
-    return event(choice(text, logprobs(tokens), nullptr));
+  std::string delta_events(const ChoiceState& state, std::span<const text::OutputEvent> delta,
+                           std::span<const ReportedToken> tokens) override {
+    std::string text;
+    for (const text::OutputEvent& event : delta) text += event.text;
+    return event(choice(state.index, text, logprobs(state.index, tokens), nullptr));
   }
 
  private:
-  Json last_choice(std::string_view finish) override { return choice("", nullptr, finish); }
-
-  Json whole_choice(std::string_view text, std::span<const ReportedToken> tokens,
-                    std::string_view finish) override {
-    return choice(text, logprobs(tokens), finish);
+  Json last_choice(const ChoiceState& state) override {
+    return choice(state.index, "", nullptr, state.finish);
   }
 
-  static Json choice(std::string_view text, Json logprobs, Json finish) {
-    return {{"index", 0},
+  Json whole_choice(const ChoiceState& state) override {
+    offsets_.resize(std::max(offsets_.size(), size_t(state.index) + 1));
+    return choice(state.index, state.content, logprobs(state.index, state.tokens), state.finish);
+  }
+
+  static Json choice(int index, std::string_view text, Json logprobs, Json finish) {
+    return {{"index", index},
             {"text", text},
             {"logprobs", std::move(logprobs)},
             {"finish_reason", std::move(finish)}};
   }
 
-  Json logprobs(std::span<const ReportedToken> tokens) {
+  Json logprobs(int index, std::span<const ReportedToken> tokens) {
     if (!head_.logprobs) return nullptr;
+    if (logprob_list_) return {{"content", logprob_list(tokens)}};
+    int64_t& offset = offsets_[size_t(index)];
     Json texts = Json::array(), values = Json::array();
     Json tops = Json::array(), offsets = Json::array();
     for (const ReportedToken& token : tokens) {
       texts.push_back(legacy_token(token.chosen.bytes));
       values.push_back(finite_logprob(token.chosen.logprob));
-      offsets.push_back(offset_);
-      offset_ += characters(token.chosen.bytes);
+      offsets.push_back(offset);
+      offset += characters(token.chosen.bytes);
+      if (!token.chosen.logprob) {
+        tops.push_back(nullptr);
+        continue;
+      }
       Json top = Json::object();
       for (const auto& other : token.top)
         top[legacy_token(other.bytes)] = finite_logprob(other.logprob);
@@ -70,7 +86,8 @@ class CompletionFormat final : public OpenAiFormat {
             {"text_offset", std::move(offsets)}};
   }
 
-  int64_t offset_ = 0;  // characters of the text before the next token
+  const bool logprob_list_;
+  std::vector<int64_t> offsets_;  // of each choice: characters of the text before the next token
 };
 
 }  // namespace
@@ -79,10 +96,19 @@ void completions(const Services& services, const HttpRequest& request,
                  const std::shared_ptr<Responder>& responder) {
   CompletionRequest parsed = parse_completion_request(request.body, services.defaults,
                                                       services.engine.capabilities().vocab_size);
-  std::vector<TokenId> prompt = services.tokenizer->encode(parsed.prompt, {});
-  auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"));
-  start_generation(services, request, responder, std::move(prompt), "prompt",
-                   std::move(parsed.generation), std::move(format));
+  std::vector<Prompt> prompts;
+  for (CompletionRequest::Prompt& given : parsed.prompts) {
+    Prompt prompt{std::move(given.ids), std::move(given.field), std::move(given.text)};
+    if (prompt.ids.empty())
+      prompt.ids = services.tokenizer->encode(prompt.text, {.add_eos = false});
+    else
+      prompt.text = services.tokenizer->decode(prompt.ids, /*skip_special=*/false);
+    prompts.push_back(std::move(prompt));
+  }
+  auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"),
+                                                   parsed.logprob_list);
+  start_generation(services, request, responder, std::move(prompts), std::move(parsed.generation),
+                   std::move(format));
 }
 
 }  // namespace mantou::server

@@ -3,36 +3,64 @@
 #include <utility>
 
 #include "base/json.h"
+#include "server/api_error.h"
 #include "server/sse.h"
 
 namespace mantou::server {
+namespace {
+
+// With mlx-lm's `id` beside OpenAI's members.
+Json logprob_json(const ReportedToken::Choice& choice) {
+  Json bytes = Json::array();
+  for (const char byte : choice.bytes) bytes.push_back(int(uint8_t(byte)));
+  return {{"id", choice.id},
+          {"token", choice.bytes},
+          {"logprob", finite_logprob(choice.logprob)},
+          {"bytes", std::move(bytes)}};
+}
+
+}  // namespace
 
 OpenAiFormat::OpenAiFormat(ReplyHead head, std::string_view reply_object,
                            std::string_view event_object)
     : head_(std::move(head)), reply_object_(reply_object), event_object_(event_object) {}
 
-std::string OpenAiFormat::last_events(std::string_view finish, const Outcome& outcome) {
-  Json last = frame(event_object_, Json::array({last_choice(finish)}));
-  last["timings"] = timings_json(outcome);
-  std::string events = event_of(std::move(last));
-  if (head_.include_usage) {
-    Json usage = frame(event_object_, Json::array());
-    usage["usage"] = usage_json(outcome);
-    events += sse_event(to_text(usage));
-  }
-  return events.append(kDoneEvent);
+std::string OpenAiFormat::choice_end_events(const ChoiceState& choice, const Outcome* all) {
+  Json last = frame(event_object_, Json::array({last_choice(choice)}));
+  if (all) last["timings"] = timings_json(*all);
+  return event_of(std::move(last));
 }
 
-std::string OpenAiFormat::reply(std::string_view text, std::span<const ReportedToken> tokens,
-                                std::string_view finish, const Outcome& outcome) {
-  Json json = frame(reply_object_, Json::array({whole_choice(text, tokens, finish)}));
+std::string OpenAiFormat::last_events(std::span<const ChoiceState>, const Outcome& outcome) {
+  if (!head_.include_usage) return std::string(kDoneEvent);
+  Json usage = frame(event_object_, Json::array());
+  usage["usage"] = usage_json(outcome);
+  return sse_event(to_text(usage)).append(kDoneEvent);
+}
+
+std::string OpenAiFormat::reply(std::span<const ChoiceState> choices, const Outcome& outcome) {
+  Json all = Json::array();
+  for (const ChoiceState& choice : choices) all.push_back(whole_choice(choice));
+  Json json = frame(reply_object_, std::move(all));
   json["usage"] = usage_json(outcome);
   json["timings"] = timings_json(outcome);
   return to_text(json);
 }
 
+std::string OpenAiFormat::error_events(const Error& error) { return sse_event(error_json(error)); }
+
 std::string OpenAiFormat::event(Json choice) const {
   return event_of(frame(event_object_, Json::array({std::move(choice)})));
+}
+
+Json OpenAiFormat::logprob_list(std::span<const ReportedToken> tokens) {
+  Json list = Json::array();
+  for (const ReportedToken& token : tokens) {
+    list.push_back(logprob_json(token.chosen));
+    Json& top = list.back()["top_logprobs"] = Json::array();
+    for (const auto& other : token.top) top.push_back(logprob_json(other));
+  }
+  return list;
 }
 
 std::string OpenAiFormat::event_of(Json json) const {

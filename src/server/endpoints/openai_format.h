@@ -1,5 +1,5 @@
-// What OpenAI's two protocols for texts have in common: the frame of their objects around one
-// choice, the events of a stream, usage and timings. A protocol adds its choices.
+// What OpenAI's two protocols for texts have in common: the frame of their objects around choices,
+// the events of a stream, usage and timings. A protocol adds its choices.
 #pragma once
 
 #include <span>
@@ -15,15 +15,16 @@ class OpenAiFormat : public ReplyFormat {
   // The `object` of whole replies and of events.
   OpenAiFormat(ReplyHead head, std::string_view reply_object, std::string_view event_object);
 
-  std::string last_events(std::string_view finish, const Outcome& outcome) final;
-  std::string reply(std::string_view text, std::span<const ReportedToken> tokens,
-                    std::string_view finish, const Outcome& outcome) final;
+  std::string choice_end_events(const ChoiceState& choice, const Outcome* all) final;
+  std::string last_events(std::span<const ChoiceState> choices, const Outcome& outcome) final;
+  std::string reply(std::span<const ChoiceState> choices, const Outcome& outcome) final;
+  std::string error_events(const Error& error) final;
 
  protected:
-  virtual Json whole_choice(std::string_view text, std::span<const ReportedToken> tokens,
-                            std::string_view finish) = 0;
-  virtual Json last_choice(std::string_view finish) = 0;  // of a stream
+  virtual Json whole_choice(const ChoiceState& choice) = 0;
+  virtual Json last_choice(const ChoiceState& choice) = 0;  // of a stream
   std::string event(Json choice) const;
+  static Json logprob_list(std::span<const ReportedToken> tokens);  // of chat
 
   const ReplyHead head_;
 

@@ -1,0 +1,106 @@
+#include "server/tool_fields.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "text/formats/tool_catalog.h"
+
+namespace mantou::server {
+namespace {
+
+// {"type": "function", "function": {"name": …}}.
+std::string function_named(const Json& value, const std::string& path) {
+  const Fields entry(value, path);
+  const Json* function = entry.find("function");
+  std::string name;
+  if (function == nullptr || !Fields(*function, entry.path_of("function")).read("name", name))
+    fail_param(ErrorCode::kInvalidArgument, path,
+               "'{}' must be {{\"type\": \"function\", \"function\": {{\"name\": …}}}}", path);
+  return name;
+}
+
+// {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": […]}}.
+void read_allowed_tools(const Fields& choice, const Json& tools, ChatRequest& request) {
+  const Json* allowed = choice.find("allowed_tools");
+  if (allowed == nullptr)
+    fail_param(ErrorCode::kInvalidArgument, "tool_choice.allowed_tools",
+               "'tool_choice.allowed_tools' is required");
+  const Fields inner(*allowed, "tool_choice.allowed_tools");
+  std::string mode = "auto";
+  inner.read("mode", mode);
+  if (mode != "auto" && mode != "required")
+    Fields::wrong("tool_choice.allowed_tools.mode", "auto or required", mode);
+  const Json* list = inner.find("tools");
+  if (list == nullptr || !list->is_array() || list->empty())
+    fail_param(ErrorCode::kInvalidArgument, "tool_choice.allowed_tools.tools",
+               "'tool_choice.allowed_tools.tools' must name at least one tool");
+  std::vector<std::string> names;
+  for (size_t i = 0; i < list->size(); i++)
+    names.push_back(
+        function_named((*list)[i], fmt::format("tool_choice.allowed_tools.tools[{}]", i)));
+  request.callable_tools = tools_named(tools, names, "tool_choice.allowed_tools.tools");
+  request.must_call = mode == "required";
+}
+
+void read_tool_choice(const Fields& fields, const Json& tools, ChatRequest& request) {
+  const Json* choice = fields.find("tool_choice");
+  if (choice == nullptr || *choice == "auto") return;
+  if (*choice == "none") {
+    request.chat.tools = nullptr;
+    return;
+  }
+  if (tools.empty())
+    fail_param(ErrorCode::kInvalidArgument, "tool_choice",
+               "'tool_choice' asks for a call, but there are no 'tools'");
+  if (*choice == "required") {
+    request.must_call = true;
+    return;
+  }
+  if (!choice->is_object())
+    Fields::wrong("tool_choice", "auto, none, required or an object that names tools", *choice);
+  const Fields object(*choice, "tool_choice");
+  std::string type = "function";
+  object.read("type", type);
+  if (type == "allowed_tools") return read_allowed_tools(object, tools, request);
+  if (type != "function") Fields::wrong("tool_choice.type", "function or allowed_tools", type);
+  request.callable_tools =
+      tools_named(tools, {function_named(*choice, "tool_choice")}, "tool_choice.function.name");
+  request.must_call = true;
+  request.generation.one_call = true;
+}
+
+}  // namespace
+
+Json tools_named(const Json& tools, const std::vector<std::string>& names, const char* field) {
+  Json found = Json::array();
+  for (const std::string& name : names) {
+    const auto at = std::find_if(tools.begin(), tools.end(), [&](const Json& tool) {
+      const Json* function = text::function_of(tool);
+      return function != nullptr && function->at("name") == name;
+    });
+    if (at == tools.end())
+      fail_param(ErrorCode::kInvalidArgument, field, "'{}' names \"{}\", which is none of 'tools'",
+                 field, name);
+    found.push_back(*at);
+  }
+  return found;
+}
+
+void read_tools(const Fields& fields, ChatRequest& request) {
+  Json tools = Json::array();
+  if (const Json* given = fields.find("tools")) {
+    if (!given->is_array()) Fields::wrong("tools", "an array of tools", *given);
+    tools = *given;
+  }
+  for (size_t i = 0; i < tools.size(); ++i)
+    Fields(tools[i], fmt::format("tools[{}]", i));  // each must be an object
+  if (!tools.empty()) request.chat.tools = tools;
+  bool parallel = true;
+  fields.read("parallel_tool_calls", parallel);
+  request.generation.one_call = !parallel;
+  read_tool_choice(fields, tools, request);
+}
+
+}  // namespace mantou::server

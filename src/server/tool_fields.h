@@ -1,0 +1,19 @@
+// The fields about tools: which there are, which may be called, and whether one must be. Pure
+// functions; any thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/generation_fields.h"
+
+namespace mantou::server {
+
+// tools, tool_choice and parallel_tool_calls. Errors (kInvalidArgument) name the field.
+void read_tools(const Fields& fields, ChatRequest& request);
+
+// Those of `tools` (OpenAI's) that `names` names; kInvalidArgument with param `field` for what is
+// none of them.
+Json tools_named(const Json& tools, const std::vector<std::string>& names, const char* field);
+
+}  // namespace mantou::server
