@@ -12,8 +12,8 @@ RowGrammar::RowGrammar(const Constraint& constraint, int vocab_size, MaskWorker&
 }
 
 void RowGrammar::begin() {
-  place_ = std::make_shared<Place>(Place{text::GrammarMatcher(*constraint_.grammar),
-                                         std::vector<uint32_t>(mask_words_)});
+  place_ = std::make_shared<Place>(
+      Place{text::GrammarMatcher(*constraint_.grammar), std::vector<uint32_t>(mask_words_)});
   look_ahead();
 }
 

@@ -45,8 +45,8 @@ const Json& read_messages(const Fields& fields);
 struct ChatRequest {
   Json messages;  // an array, not empty; the chat template checks the messages themselves
   text::ChatOptions chat;
-  bool must_call = false;  // a tool
-  Json callable_tools;     // null: all of chat.tools
+  bool must_call = false;   // a tool
+  Json callable_tools;      // null: all of chat.tools
   bool maps_roles = false;  // role_mapping: mlx-lm's way to write chats without a template
   GenerationFields generation;
 };
