@@ -17,6 +17,10 @@
 
 namespace mantou::server {
 
+inline constexpr size_t kMaxStops = 16, kMaxStopTokens = 256;
+inline constexpr int kMaxChoices = 128, kMaxPrompts = 1024;
+inline constexpr double kMaxBias = 100;  // of logit_bias, either way
+
 struct GenerationFields {
   SamplingParams sampling;
   Limits limits;
@@ -45,8 +49,8 @@ const Json& read_messages(const Fields& fields);
 struct ChatRequest {
   Json messages;  // an array, not empty; the chat template checks the messages themselves
   text::ChatOptions chat;
-  bool must_call = false;  // a tool
-  Json callable_tools;     // null: all of chat.tools
+  bool must_call = false;   // a tool
+  Json callable_tools;      // null: all of chat.tools
   bool maps_roles = false;  // role_mapping: mlx-lm's way to write chats without a template
   GenerationFields generation;
 };
