@@ -10,9 +10,10 @@
 #   mlx      the mlx backend: its suite, and the bits of mlx-lm and mlx-optiq
 #   soak     a server under thousands of connections and chats that break off: threads, memory, /health
 # --full: long property runs, a minute for each fuzz target, sanitizers on every suite (ThreadSanitizer
-# without arithmetic on one thread), clang-tidy on every file, 100,000 connections and half an hour of
-# chats. MANTOU_FUZZ_SECONDS: another time for each fuzz target. The last line counts what passed and
-# failed; build/results/ holds reports and logs.
+# without arithmetic on one thread), clang-tidy on every file, schemathesis against the description that
+# the server gives of itself, 100,000 connections and half an hour of chats. MANTOU_FUZZ_SECONDS: another
+# time for each fuzz target. The last line counts what passed and failed; build/results/ holds reports
+# and logs.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$ROOT"
@@ -133,6 +134,8 @@ stage_api() {
   scripts/models.sh starter >/dev/null && build test mantou || { record "api: the server is here" 1; return 0; }
   run_clients api -m starter
   check "api: tests/operation" timeout 300 tests/operation --mantou "$BUILD/test/mantou" --model starter
+  [ -z "$FULL" ] || check "api: tests/schemathesis" timeout 3600 "$(api_python)" tests/schemathesis \
+    --mantou "$BUILD/test/mantou" --model starter
 }
 
 stage_soak() {

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <climits>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -11,9 +12,6 @@
 
 namespace mantou::server {
 namespace {
-
-constexpr size_t kMaxStops = 16;
-constexpr int kMaxChoices = 128, kMaxPrompts = 1024;
 
 // Fields that would change what the answer means and that nothing here can do: refused by name,
 // unless their value says "off". Unknown fields are ignored.
@@ -88,8 +86,9 @@ void read_logit_bias(const Fields& fields, std::map<TokenId, float>& bias, int v
                  "the keys of 'logit_bias' must be token ids from 0 to {}, not {}", vocab_size - 1,
                  shortened(key));
     const double amount = number.is_number() ? number.get<double>() : INFINITY;
-    if (!(amount >= -100 && amount <= 100))
-      Fields::wrong("logit_bias." + key, "a number from -100 to 100", number);
+    if (!(std::abs(amount) <= kMaxBias))
+      Fields::wrong("logit_bias." + key, fmt::format("a number from -{0} to {0}", kMaxBias),
+                    number);
     bias[id] = float(amount);
   }
 }
@@ -111,11 +110,12 @@ void read_sampling(const Fields& fields, SamplingParams& s) {
   fields.read("min_tokens_to_keep", s.min_tokens_to_keep, 1, INT_MAX);
   fields.read("xtc_probability", s.xtc_probability, 0, 1);
   fields.read("xtc_threshold", s.xtc_threshold, 0, kMaxXtcThreshold);
-  if (!fields.read("repetition_penalty", s.repetition_penalty, 0, kMaxRepetitionPenalty))
-    fields.read("repeat_penalty", s.repetition_penalty, 0, kMaxRepetitionPenalty);
+  // Of two names for one thing the later one counts; both are checked.
+  for (const std::string_view name : {"repeat_penalty", "repetition_penalty"})
+    fields.read(name, s.repetition_penalty, 0, kMaxRepetitionPenalty);
   int window = 0;
-  if (!fields.read("repetition_context_size", s.repetition_context, 0, INT_MAX) &&
-      fields.read("repeat_last_n", window, -1, INT_MAX))
+  const bool has_window = fields.read("repeat_last_n", window, -1, INT_MAX);
+  if (!fields.read("repetition_context_size", s.repetition_context, 0, INT_MAX) && has_window)
     set_repeat_last_n(s, window);
   fields.read("presence_penalty", s.presence_penalty, -kMaxPenalty, kMaxPenalty);
   fields.read("presence_context_size", s.presence_context, 0, INT_MAX);
@@ -124,24 +124,24 @@ void read_sampling(const Fields& fields, SamplingParams& s) {
 }
 
 // -1: as many as the context holds.
-bool read_max_tokens(const Fields& fields, std::string_view name, int least, int& max_tokens) {
+void read_max_tokens(const Fields& fields, std::string_view name, int least, int& max_tokens) {
   const Json* value = fields.find(name);
-  if (value == nullptr || !value->is_number_integer() || *value != -1)
-    return fields.read(name, max_tokens, least, INT_MAX);
-  max_tokens = -1;
-  return true;
+  if (value != nullptr && value->is_number_integer() && *value == -1)
+    max_tokens = -1;
+  else
+    fields.read(name, max_tokens, least, INT_MAX);
 }
 
 void read_limits(const Fields& fields, Limits& limits, int least_tokens, int vocab_size) {
-  for (const std::string_view name : {"max_completion_tokens", "max_tokens", "n_predict"})
-    if (read_max_tokens(fields, name, least_tokens, limits.max_tokens)) break;
+  for (const std::string_view name : {"n_predict", "max_tokens", "max_completion_tokens"})
+    read_max_tokens(fields, name, least_tokens, limits.max_tokens);
   fields.read("min_tokens", limits.min_tokens, 0, INT_MAX);
   if (limits.max_tokens >= 0 && limits.min_tokens > limits.max_tokens)
     fail_param(ErrorCode::kInvalidArgument, "min_tokens",
                "'min_tokens' ({}) must not be more than the answer's limit of {} tokens",
                limits.min_tokens, limits.max_tokens);
   fields.read("ignore_eos", limits.ignore_eos);
-  fields.read_integers("stop_token_ids", limits.stop_token_ids, 256, 0, vocab_size - 1);
+  fields.read_integers("stop_token_ids", limits.stop_token_ids, kMaxStopTokens, 0, vocab_size - 1);
 }
 
 void read_stream(const Fields& fields, GenerationFields& out) {
@@ -176,13 +176,14 @@ void read_chat_logprobs(const Fields& fields, SamplingParams& sampling) {
 void read_legacy_logprobs(const Fields& fields, CompletionRequest& request) {
   SamplingParams& sampling = request.generation.sampling;
   sampling.top_logprobs = 0;
+  read_top_logprobs(fields, sampling);
   const Json* value = fields.find("logprobs");
-  if (value != nullptr && value->is_boolean()) {
-    sampling.logprobs = request.logprob_list = *value == true;
-    if (sampling.logprobs) read_top_logprobs(fields, sampling);
-  } else {
+  request.logprob_list = value != nullptr && *value == true;
+  if (!request.logprob_list) sampling.top_logprobs = 0;
+  if (value != nullptr && value->is_boolean())
+    sampling.logprobs = request.logprob_list;
+  else
     sampling.logprobs = fields.read("logprobs", sampling.top_logprobs, 0, kMaxTopLogprobs);
-  }
 }
 
 std::vector<TokenId> token_ids(const Json& list, const std::string& field, int vocab_size) {

@@ -17,6 +17,10 @@
 
 namespace mantou::server {
 
+inline constexpr size_t kMaxStops = 16, kMaxStopTokens = 256;
+inline constexpr int kMaxChoices = 128, kMaxPrompts = 1024;
+inline constexpr double kMaxBias = 100;  // of logit_bias, either way
+
 struct GenerationFields {
   SamplingParams sampling;
   Limits limits;

@@ -93,12 +93,17 @@ constexpr Way kStructured[] = {{"grammar", grammar_of},
                                {"choice", choice_of},
                                {"json_object", object_of}};
 
-// Schemas may also come as their text.
+Json parse_schema(const std::string& text, const std::string& name) try {
+  return parse_json(text);
+} catch (const Error& error) {
+  fail_param(error.code(), name, "'{}' must be a JSON schema or the text of one: {}", name,
+             error.message());
+}
+
+// Schemas may also come as their text, to which the limits of a body's JSON apply.
 GrammarSource read_way(const Way& way, const Json& value, const std::string& name) {
-  if (way.read == schema_of && value.is_string()) {
-    const Json parsed = Json::parse(value.get_ref<const std::string&>(), nullptr, false);
-    return schema_of(parsed, name);
-  }
+  if (way.read == schema_of && value.is_string())
+    return schema_of(parse_schema(value.get_ref<const std::string&>(), name), name);
   return way.read(value, name);
 }
 

@@ -74,6 +74,9 @@ constexpr BadField kBadFields[] = {
     {R"("max_tokens": -2)", "max_tokens", "of at least"},
     {R"("repeat_penalty": 11)", "repeat_penalty", "from 0 to 10"},
     {R"("repeat_last_n": -2)", "repeat_last_n", "of at least -1"},
+    {R"("repeat_penalty": 11, "repetition_penalty": 1)", "repeat_penalty", "from 0 to 10"},
+    {R"("repeat_last_n": -2, "repetition_context_size": 1)", "repeat_last_n", "of at least -1"},
+    {R"("n_predict": -9, "max_completion_tokens": 5)", "n_predict", "of at least"},
     {R"("min_tokens": -1)", "min_tokens", "of at least 0"},
     {R"("min_tokens": 5, "max_tokens": 4)", "min_tokens", "(5) must not be more than"},
     {R"("ignore_eos": 1)", "ignore_eos", "true or false, not 1"},
@@ -156,6 +159,7 @@ constexpr BadField kBadCompletionFields[] = {
     {R"("logprobs": "yes")", "logprobs", R"(an integer from 0 to 20, not "yes")"},
     {R"("logprobs": 21)", "logprobs", "from 0 to 20"},
     {R"("logprobs": true, "top_logprobs": 21)", "top_logprobs", "from -1 to 20"},
+    {R"("top_logprobs": 21)", "top_logprobs", "from -1 to 20"},
     {R"("echo": 1)", "echo", "true or false"},
     {R"("max_tokens": -2)", "max_tokens", "of at least 0, not -2"},
     {R"("suffix": "end")", "suffix", "not supported"},
@@ -173,6 +177,21 @@ TEST(Request, BadFieldsAreNamedWithTheirLimits) {
   }
   for (const BadField& bad : kBadChatFields) expect(bad, chat(bad.fields));
   for (const BadField& bad : kBadCompletionFields) expect(bad, completion(bad.fields));
+}
+
+// Whoever prints or walks a schema does it level by level on the stack.
+TEST(Request, SchemasThatComeAsTextHaveTheLimitsOfBodies) {
+  const auto nested = [](int depth) {
+    std::string text;
+    for (int i = 0; i < depth; i++) text += R"({\"not\":)";
+    return fmt::format(R"("guided_json": "{}true{}")", text, std::string(size_t(depth), '}'));
+  };
+  EXPECT_EQ(chat(nested(64)).param, "accepted");
+  for (const int depth : {65, 1'000'000}) {
+    const Refusal refusal = chat(nested(depth));
+    EXPECT_EQ(refusal.param, "guided_json");
+    EXPECT_THAT(refusal.message, HasSubstr("nested deeper than 64 levels"));
+  }
 }
 
 TEST(Request, NullsAndValuesThatMeanOffAreAccepted) {

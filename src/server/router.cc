@@ -28,6 +28,7 @@ constexpr Route kRoutes[] = {
     {"GET", "/slots", slots, RunOn::kIo, false, Protocol::kLlama},
     {"GET", "/metrics", metrics, RunOn::kIo, false, Protocol::kLlama},
     {"GET", "/stats", stats, RunOn::kIo},
+    {"GET", "/openapi.json", openapi, RunOn::kWorker},
     {"GET", "/health", health, RunOn::kIo, true, Protocol::kLlama},
     {"GET", "/v1/health", health, RunOn::kIo, true, Protocol::kLlama},
 };

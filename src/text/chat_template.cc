@@ -66,7 +66,7 @@ class BridgedTemplate final : public ChatTemplate {
     context["messages"] = std::move(messages);
 
     const bool with_tools = tool_use_ != nullptr && !context["tools"].is_null();
-    std::string rendered = run(with_tools ? *tool_use_ : *default_, context);
+    std::string rendered = run_with_content(with_tools ? *tool_use_ : *default_, context);
     if (options.continue_final_message) cut_behind_final(rendered, continued);
     auto [text, literal] = marks_.unmarked(rendered, mark);
     std::vector<TokenId> ids =
@@ -139,6 +139,18 @@ class BridgedTemplate final : public ChatTemplate {
     const bool spaces_kept = rendered.compare(tag, kContinueTag.size(), kContinueTag) == 0;
     rendered.resize(tag);
     if (!spaces_kept) rendered.resize(strip_right(rendered).size());
+  }
+
+  // Templates that know no tools join the content of a call, which has none, to other text: where
+  // they fail it becomes an empty one. Others tell a missing content from an empty one.
+  std::string run_with_content(const BridgeTemplate& compiled, ordered_json& context) const try {
+    return run(compiled, context);
+  } catch (const Error& error) {
+    bool lacked = false;
+    for (ordered_json& message : context["messages"])
+      lacked |= message.emplace("content", "").second;
+    if (!lacked || error.code() != ErrorCode::kInvalidArgument) throw;
+    return run(compiled, context);
   }
 
   std::string run(const BridgeTemplate& compiled, const ordered_json& context) const {

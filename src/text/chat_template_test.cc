@@ -115,6 +115,21 @@ TEST(ChatTemplateTest, ErrorsNameTheField) {
   EXPECT_EQ(error_of(chat, deep.c_str()).first, "messages[0]");
 }
 
+// A call as OpenAI's package sends it back, for a template that knows no tools (SmolLM2's).
+TEST(ChatTemplateTest, CallsWithoutContentHaveAnEmptyOneWhereTheTemplateNeedsIt) {
+  const char* const messages = R"([{"role":"user","content":"a"},
+      {"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",
+       "function":{"name":"f","arguments":"{}"}}]},
+      {"role":"tool","tool_call_id":"1","content":"b"}])";
+  EXPECT_EQ(Chat(kChatMl).text(messages, {.add_generation_prompt = false}),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n"
+            "<|im_start|>tool\nb<|im_end|>\n");
+  const Chat tells("{% for m in messages %}{{ m.content is defined }} {% endfor %}");
+  EXPECT_EQ(tells.text(messages), "True False True ");
+  const Chat fails("{% for m in messages %}{{ m.content + 1 }}{% endfor %}");
+  EXPECT_EQ(error_of(fails, messages).first, "messages");
+}
+
 TEST(ChatTemplateTest, TemplatesRaiseTheirOwnErrors) {
   const Chat chat("{{ raise_exception('Roles must alternate') }}");
   const auto [param, message] = error_of(chat, R"([{"role":"user","content":"a"}])");

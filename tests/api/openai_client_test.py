@@ -18,27 +18,7 @@ import urllib.request
 import openai
 
 from checks import check, run
-
-MESSAGES = [{"role": "user", "content": "Count from one to ten in words."}]
-
-
-class Context:
-    def __init__(self, base_url):
-        self.root = base_url.rstrip("/").removesuffix("/v1")
-        # No retries: a refusal must come at once and be the right one.
-        self.client = openai.OpenAI(base_url=self.root + "/v1", api_key="none", max_retries=0)
-        self.model = self.client.models.list().data[0].id
-
-    def chat(self, **fields):
-        return self.client.chat.completions.create(
-            **{"model": self.model, "messages": MESSAGES, "max_tokens": 24, "temperature": 0,
-               **fields})
-
-    def complete(self, **fields):
-        return self.client.completions.create(
-            **{"model": self.model, "prompt": "One, two, three,", "max_tokens": 24,
-               "temperature": 0, **fields})
-
+from openai_client import MESSAGES, Context, expect_refusal
 
 @check
 def models_are_listed_and_found(c):
@@ -90,15 +70,11 @@ def a_stream_says_the_same_as_the_whole_reply(c):
 
 @check
 def the_accumulating_helper_accepts_the_stream(c):
-    with c.client.chat.completions.stream(model=c.model, messages=MESSAGES, max_tokens=16,
-                                          temperature=0) as stream:
-        events = list(stream)
-        try:
-            final = stream.get_final_completion()
-        except openai.LengthFinishReasonError as error:  # how the helper reports max_tokens
-            final = error.completion
+    events, final = c.chat_stream(max_tokens=16)
+    whole = c.chat(max_tokens=16)
     assert any(event.type == "content.delta" for event in events)
-    assert final.choices[0].message.content == c.chat(max_tokens=16).choices[0].message.content
+    assert final.choices[0].message.content == whole.choices[0].message.content
+    assert final.choices[0].finish_reason == whole.choices[0].finish_reason
 
 
 @check
@@ -122,22 +98,6 @@ def logprobs_are_consistent(c):
                 if chunk.choices[0].logprobs
                 for entry in chunk.choices[0].logprobs.content]
     assert [entry.token for entry in streamed] == [entry.token for entry in content]
-
-
-@check
-def legacy_completions_and_their_logprobs(c):
-    reply = c.complete(logprobs=2, max_tokens=6)
-    assert reply.object == "text_completion" and reply.id.startswith("cmpl-")
-    logprobs = reply.choices[0].logprobs
-    count = len(logprobs.tokens)
-    assert 0 < count <= 6
-    assert count == len(logprobs.token_logprobs) == len(logprobs.top_logprobs)
-    assert count == len(logprobs.text_offset) and logprobs.text_offset[0] == 0
-    assert logprobs.text_offset == sorted(logprobs.text_offset)
-    for token, value, top in zip(logprobs.tokens, logprobs.token_logprobs, logprobs.top_logprobs):
-        assert math.isclose(top[token], value, abs_tol=1e-6) and 2 <= len(top) <= 3
-    text = "".join(chunk.choices[0].text for chunk in c.complete(stream=True, max_tokens=6))
-    assert text == reply.choices[0].text
 
 
 @check
@@ -180,13 +140,40 @@ def a_bias_decides_the_token(c):
     assert logprobs.token_logprobs[0] > -1e-3  # the distribution is the one after the bias
 
 
+@check
+def several_answers_have_seeds_of_their_own(c):
+    ask = {"max_tokens": 8, "temperature": 1.5}
+    whole = c.chat(n=3, seed=40, **ask)
+    assert [choice.index for choice in whole.choices] == [0, 1, 2]
+    alone = [c.chat(seed=40 + i, **ask) for i in range(3)]
+    texts = [choice.message.content for choice in whole.choices]
+    assert texts == [reply.choices[0].message.content for reply in alone]
+    assert whole.usage.completion_tokens == sum(reply.usage.completion_tokens for reply in alone)
+    _, final = c.chat_stream(n=3, seed=40, **ask)
+    assert [choice.message.content for choice in final.choices] == texts
+
+
+@check
+def replies_bring_the_headers_that_clients_look_for(c):
+    raw = c.client.chat.completions.with_raw_response.create(
+        **c.of_chat({"max_tokens": 2}), extra_headers={"x-request-id": "my-own-id"})
+    assert raw.headers["x-request-id"] == "my-own-id" == raw.parse()._request_id
+    assert raw.headers["content-type"].startswith("application/json"), raw.headers
+    with c.client.chat.completions.with_streaming_response.create(
+            **c.of_chat({"max_tokens": 2, "stream": True})) as raw:
+        assert raw.headers["x-request-id"]
+        assert raw.headers["content-type"].startswith("text/event-stream"), raw.headers
+        assert list(raw.iter_lines())[-2:] == ["data: [DONE]", ""]
+
+
 BAD_FIELDS = [
     ({"temperature": 6}, "temperature"),
     ({"temperature": "hot"}, "temperature"),
     ({"top_p": -1}, "top_p"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": "many"}, "max_tokens"),
-    ({"n": 2}, "n"),
+    ({"n": 0}, "n"),
+    ({"n": 129}, "n"),
     ({"stop": 5}, "stop"),
     ({"stop": ["x"] * 17}, "stop"),
     ({"seed": "x"}, "seed"),
@@ -197,9 +184,9 @@ BAD_FIELDS = [
     ({"messages": []}, "messages"),
     ({"messages": "hi"}, "messages"),
     ({"messages": [{"content": "no role"}]}, "messages[0].role"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"extra_body": {"guided_regex": "a+"}}, "guided_regex"),
+    ({"extra_body": {"guided_regex": "a+("}}, "guided_regex"),
 ]
 
 
@@ -207,14 +194,26 @@ BAD_FIELDS = [
 def bad_fields_are_bad_requests_that_name_the_field(c):
     for fields, param in BAD_FIELDS:
         for stream in (False, True):
+            expect_refusal(lambda: c.chat(stream=stream, **fields), param)
+
+
+@check
+def refusals_are_not_tried_again(c):
+    sent = []
+    with openai.OpenAI(base_url=c.root + "/v1", api_key="none", max_retries=2,
+                       http_client=openai.DefaultHttpxClient(
+                           event_hooks={"request": [sent.append]})) as client:
+        for call, status in (
+                (lambda: client.models.retrieve("no-such-model"), 404),
+                (lambda: client.chat.completions.create(**c.of_chat({"temperature": 6})), 400),
+                (lambda: client.completions.create(model=c.model, prompt="word " * 200_000), 400)):
+            sent.clear()
             try:
-                c.chat(stream=stream, **fields)
-            except openai.BadRequestError as error:
-                assert error.param == param, (fields, error.param)
-                assert param in error.message, (fields, error.message)
-                assert error.type == "invalid_request_error"
-            else:
-                raise AssertionError(f"{fields} was accepted")
+                call()
+                raise AssertionError("it was accepted")
+            except openai.APIStatusError as error:
+                assert error.status_code == status, error
+            assert len(sent) == 1, (status, len(sent))
 
 
 @check
@@ -255,30 +254,18 @@ def several_clients_at_once_get_their_own_answers(c):
 
 @check
 def a_full_queue_refuses_and_recovers(c):
-    busy = c.chat(stream=True, max_tokens=100_000, extra_body={"ignore_eos": True})
+    # More answers than run at once and wait: whatever comes next finds no place.
+    busy = c.chat(stream=True, n=128, max_tokens=100_000, extra_body={"ignore_eos": True})
     next(iter(busy))
-    refusals, others = [], []
-
-    def ask():
-        try:
-            c.chat(max_tokens=1)
-        except openai.RateLimitError as error:
-            refusals.append(error)
-        except Exception as error:
-            others.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(80)]
-    for thread in threads:
-        thread.start()
-    waited = time.monotonic()
-    while not refusals and time.monotonic() - waited < 30:
-        time.sleep(0.05)
+    try:
+        c.chat(max_tokens=1)
+        raise AssertionError("it was accepted")
+    except openai.RateLimitError as error:
+        assert int(error.response.headers["retry-after"]) > 0
     busy.close()
-    for thread in threads:
-        thread.join()
-    assert refusals and not others, (len(refusals), others[:1])
-    assert all(error.response.headers["retry-after"] for error in refusals)
-    assert c.chat(max_tokens=1).choices
+    # With the package's own retries, as users have it.
+    assert c.client.with_options(max_retries=5).chat.completions.create(
+        **c.of_chat({"max_tokens": 1})).choices
 
 
 if __name__ == "__main__":

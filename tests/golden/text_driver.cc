@@ -14,12 +14,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "hub/gguf.h"
-#include "hub/gguf_tokenizer.h"
-#include "hub/model_artifact.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+#include "tokenizer_source.h"
 
 namespace mantou {
 namespace {
@@ -50,15 +47,6 @@ struct Side {
   double load_ms = 0;
 };
 
-TokenizerSource read_source(const std::string& model) {
-  if (model.ends_with(".gguf")) return hub::gguf_tokenizer(*hub::GgufFile::open(model));
-  if (!model.ends_with(".json")) return hub::ModelArtifact::open(model)->tokenizer();
-  TokenizerSource source;
-  source.origin = model;
-  source.tokenizer_json = read_file(model);
-  return source;
-}
-
 const Side& side_of(const ordered_json& request) {
   static std::map<std::string, TokenizerSource> sources;
   static std::map<std::string, Side> sides;
@@ -66,7 +54,7 @@ const Side& side_of(const ordered_json& request) {
   const std::string pre = request.value("pre", ""), chat = request.value("template", "");
   Side& side = sides[model + '\n' + pre + '\n' + chat];
   if (side.tokenizer) return side;
-  if (!sources.contains(model)) sources[model] = read_source(model);
+  if (!sources.contains(model)) sources[model] = read_tokenizer(model);
   TokenizerSource source = sources[model];
   if (!pre.empty()) source.gguf.value().pre = pre;
   if (!chat.empty()) source.chat_template = chat;

@@ -11,8 +11,6 @@
 namespace mantou::server {
 namespace {
 
-constexpr size_t kMaxStops = 16;
-
 void require_name(const Json& value, const std::string& path) {
   if (!value.is_string() || value.get_ref<const std::string&>().empty())
     Fields::wrong(path, "a string that is not empty", value);

@@ -37,6 +37,8 @@ void metrics(const Services& services, const HttpRequest& request,
              const std::shared_ptr<Responder>& responder);
 void stats(const Services& services, const HttpRequest& request,
            const std::shared_ptr<Responder>& responder);
+void openapi(const Services& services, const HttpRequest& request,
+             const std::shared_ptr<Responder>& responder);
 void health(const Services& services, const HttpRequest& request,
             const std::shared_ptr<Responder>& responder);
 

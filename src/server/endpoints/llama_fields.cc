@@ -11,8 +11,6 @@
 namespace mantou::server {
 namespace {
 
-constexpr size_t kMaxResponseFields = 64;
-constexpr double kMaxBias = 10'000;
 constexpr std::string_view kOurSamplers = "only the samplers of docs/sampling.md exist";
 
 bool is_false(const Json& value) { return value == false || value == 0; }
@@ -130,7 +128,8 @@ void apply_spellings(Json& body) {
   }
   int keep = 0;
   if (fields.read("min_keep", keep, 0, INT_MAX)) body["min_tokens_to_keep"] = std::max(keep, 1);
-  if (const Json* count = fields.find("n_cmpl")) body["n"] = *count;
+  int choices = 0;
+  if (fields.read("n_cmpl", choices, 1, kMaxChoices)) body["n"] = choices;
   const auto stop = body.find("stop");
   if (stop == body.end()) return;
   if (stop->is_string() && stop->get_ref<const std::string&>().empty()) *stop = nullptr;
@@ -140,11 +139,11 @@ void apply_spellings(Json& body) {
 float bias_of(const Json& value) {
   if (value == false) return -INFINITY;
   const double bias = value.is_number() ? value.get<double>() : INFINITY;
-  if (!(std::abs(bias) <= kMaxBias))
-    Fields::wrong(
-        "logit_bias",
-        fmt::format("made of numbers from -{0} to {0}, or false for what is forbidden", kMaxBias),
-        value);
+  if (!(std::abs(bias) <= kMaxLlamaBias))
+    Fields::wrong("logit_bias",
+                  fmt::format("made of numbers from -{0} to {0}, or false for what is forbidden",
+                              kMaxLlamaBias),
+                  value);
   return float(bias);
 }
 

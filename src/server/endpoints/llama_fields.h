@@ -11,6 +11,9 @@
 
 namespace mantou::server {
 
+inline constexpr size_t kMaxResponseFields = 64;
+inline constexpr double kMaxLlamaBias = 10'000;  // of its logit_bias, either way
+
 // A text, an array of token ids, or an array that mixes both, as token ids; of texts only the
 // beginning gets the model's special tokens. Errors name `name`.
 std::vector<TokenId> read_tokens(const Json& value, const std::string& name,

@@ -74,6 +74,7 @@ TEST(LlamaFieldsTest, LimitsAndWindows) {
   EXPECT_EQ(limits({{"n_predict", 9}, {"max_tokens", 3}}).max_tokens, 9);
   EXPECT_EQ(limits({{"max_tokens", 3}}).max_tokens, 3);
   EXPECT_EQ(refused_field({{"n_predict", -3}}), "n_predict");
+  EXPECT_EQ(refused_field({{"n_cmpl", 129}}), "n_cmpl");
   const auto sampling = [](const json& more) { return parse(more).generation.sampling; };
   SamplingParams windowed = sampling({{"repeat_last_n", 64}, {"presence_penalty", 1}});
   EXPECT_EQ(windowed.repetition_context, 64);
