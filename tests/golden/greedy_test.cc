@@ -77,10 +77,13 @@ TEST(GreedyAnswer, QwenNamesTheCapitalOfFrance) {
           .ids;
   request.sampling.temperature = 0;
   Engine engine(std::move(model.executor));
-  const cli::Answer result = cli::answer(engine, request, model.tokenizer, {}, [](auto) {}, false);
-  EXPECT_EQ(result.text, "The capital of France is Paris.");
-  EXPECT_EQ(result.outcome.completion_tokens, 8);
-  EXPECT_EQ(result.outcome.reason, FinishReason::kStop);
+  std::string text;
+  const Outcome outcome = cli::answer(
+      engine, request, text::TextStream(model.tokenizer, {}),
+      [&](std::string_view more) { text += more; }, /*interruptible=*/false);
+  EXPECT_EQ(text, "The capital of France is Paris.");
+  EXPECT_EQ(outcome.completion_tokens, 8);
+  EXPECT_EQ(outcome.reason, FinishReason::kStop);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Greedy, testing::Values("smollm2", "gemma", "qwen"),
