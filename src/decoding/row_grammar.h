@@ -21,7 +21,7 @@ class RowGrammar {
   // Whether the next token is bound by the grammar.
   bool binds() const { return place_ != nullptr; }
   // The tokens that may come next, for Sampler::sample; empty while it does not bind. Throws
-  // kResourceExhausted: the row ends.
+  // what GrammarMatcher::mask does: the row ends.
   std::span<const uint32_t> allowed();
   // The row's next token, after `history`. True: the answer is complete.
   bool commit(std::span<const TokenId> history, TokenId token);

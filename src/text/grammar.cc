@@ -117,12 +117,12 @@ GrammarMatcher::~GrammarMatcher() = default;
 
 void GrammarMatcher::mask(std::span<uint32_t> words) {
   if (!bridge_row_mask(row_->handle.get(), words.data(), words.size()))
-    fail_with(ErrorCode::kResourceExhausted);
+    fail_with(ErrorCode::kInvalidArgument);
 }
 
 bool GrammarMatcher::commit(TokenId id) {
   const int taken = bridge_row_commit(row_->handle.get(), uint32_t(id));
-  if (taken < 0) fail_with(ErrorCode::kResourceExhausted);
+  if (taken < 0) fail_with(ErrorCode::kInvalidArgument);
   return taken == 1;
 }
 
@@ -133,13 +133,13 @@ void GrammarMatcher::rollback(int count) {
 
 bool GrammarMatcher::is_accepting() {
   BridgeRowState state{};
-  if (!bridge_row_state(row_->handle.get(), &state)) fail_with(ErrorCode::kResourceExhausted);
+  if (!bridge_row_state(row_->handle.get(), &state)) fail_with(ErrorCode::kInvalidArgument);
   return state.accepting;
 }
 
 bool GrammarMatcher::is_stopped() {
   BridgeRowState state{};
-  if (!bridge_row_state(row_->handle.get(), &state)) fail_with(ErrorCode::kResourceExhausted);
+  if (!bridge_row_state(row_->handle.get(), &state)) fail_with(ErrorCode::kInvalidArgument);
   return state.stopped;
 }
 

@@ -61,8 +61,8 @@ class GrammarMatcher {
 
   // Bit i of word i / 32 becomes 1 where token i may come next; words beyond the vocabulary become
   // 0. The end ids are set where the text may end, and alone once nothing else can follow. Throws
-  // kResourceExhausted when no token of the vocabulary fits or the grammar takes too much work at
-  // this place; the matcher is then of no more use.
+  // kInvalidArgument, of "grammar", when no token of the vocabulary fits or the grammar takes too
+  // much work at this place; the matcher is then of no more use.
   void mask(std::span<uint32_t> words);
 
   // False, and nothing changes, when the grammar does not allow the token here.

@@ -1,5 +1,6 @@
 #include "text/grammar.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -273,6 +274,28 @@ TEST(Grammar, WhatNothingSatisfiesIsAnError) {
         R"({"type":"integer","minimum":2,"maximum":1})",
         R"({"allOf":[{"type":"string"},{"type":"null"}]})"})
     EXPECT_NE(error_of({.kind = GrammarKind::kJsonSchema, .text = schema}), "no error") << schema;
+}
+
+// An error of what was asked for: no other time and no more memory would help.
+TEST(Grammar, TooMuchWorkIsAnErrorOfTheGrammar) {
+  constexpr int kRules = 300;  // each of which may be what any stretch of letters is
+  std::string rules = "start: x0\n";
+  for (int i = 0; i < kRules; ++i)
+    rules += fmt::format("x{}: /[a-z]/ | x{} x{}\n", i, (i + 1) % kRules, (i + 7) % kRules);
+  const auto grammar = compile({.kind = GrammarKind::kLark, .text = rules});
+  GrammarMatcher matcher(*grammar);
+  const TokenId letter = plain_ids("a", small_tokenizer()).at(0);
+  try {
+    for (int k = 0; k < 2000; ++k) {
+      mask_of(matcher, small_tokenizer());
+      ASSERT_TRUE(matcher.commit(letter));
+    }
+    FAIL() << "2000 letters were no work";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(error.param(), "grammar");
+    EXPECT_THAT(error.message(), HasSubstr("grammar: "));
+  }
 }
 
 }  // namespace
