@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "text/strip.h"
 
 namespace mantou::server {
 namespace {
@@ -47,12 +48,6 @@ bool is_localhost(std::string_view name) {
 
 bool is_loopback(std::string_view name) {
   return is_localhost(name) || name == "::1" || (is_address(name) && name.starts_with("127."));
-}
-
-std::string_view trimmed(std::string_view line) {
-  constexpr std::string_view kBlank = " \t\r";
-  const size_t begin = line.find_first_not_of(kBlank);
-  return begin == line.npos ? "" : line.substr(begin, line.find_last_not_of(kBlank) + 1 - begin);
 }
 
 }  // namespace
@@ -104,7 +99,7 @@ std::vector<std::string> read_api_keys(const std::string& file) {
   std::vector<std::string> keys;
   for (std::string_view rest = text; !rest.empty();) {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    const std::string_view line = trimmed(rest.substr(0, end));
+    const std::string_view line = text::strip(rest.substr(0, end));
     if (!line.empty() && line[0] != '#') keys.emplace_back(line);
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }

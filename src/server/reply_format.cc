@@ -65,4 +65,26 @@ Json finite_logprob(std::optional<float> logprob) {
   return std::isfinite(*logprob) ? double(*logprob) : -9999.0;
 }
 
+Json bytes_json(std::string_view bytes) {
+  Json json = Json::array();
+  for (const char byte : bytes) json.push_back(int(uint8_t(byte)));
+  return json;
+}
+
+Json logprob_list(std::span<const ReportedToken> tokens) {
+  const auto described = [](const ReportedToken::Choice& choice) -> Json {
+    return {{"id", choice.id},
+            {"token", choice.bytes},
+            {"logprob", finite_logprob(choice.logprob)},
+            {"bytes", bytes_json(choice.bytes)}};
+  };
+  Json list = Json::array();
+  for (const ReportedToken& token : tokens) {
+    list.push_back(described(token.chosen));
+    Json& top = list.back()["top_logprobs"] = Json::array();
+    for (const auto& other : token.top) top.push_back(described(other));
+  }
+  return list;
+}
+
 }  // namespace mantou::server

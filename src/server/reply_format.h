@@ -103,5 +103,8 @@ std::string random_id(std::string_view prefix);  // prefix and 24 hex digits
 Json usage_json(const Outcome& outcome);
 Json timings_json(const Outcome& outcome);          // llama-server's object
 Json finite_logprob(std::optional<float> logprob);  // JSON has no -infinity: -9999, as OpenAI does
+Json bytes_json(std::string_view bytes);            // [104, 105]
+// Chat's and llama-server's form; mlx-lm's `id` stands beside OpenAI's members.
+Json logprob_list(std::span<const ReportedToken> tokens);
 
 }  // namespace mantou::server

@@ -14,29 +14,6 @@ namespace {
 
 constexpr int64_t kAnySlot = -1;
 
-Json bytes_json(std::string_view bytes) {
-  Json json = Json::array();
-  for (const char byte : bytes) json.push_back(int(uint8_t(byte)));
-  return json;
-}
-
-Json token_json(const ReportedToken::Choice& choice) {
-  return {{"id", choice.id},
-          {"token", choice.bytes},
-          {"bytes", bytes_json(choice.bytes)},
-          {"logprob", finite_logprob(choice.logprob)}};
-}
-
-Json probabilities(std::span<const ReportedToken> tokens) {
-  Json json = Json::array();
-  for (const ReportedToken& token : tokens) {
-    json.push_back(token_json(token.chosen));
-    Json& top = json.back()["top_logprobs"] = Json::array();
-    for (const auto& other : token.top) top.push_back(token_json(other));
-  }
-  return json;
-}
-
 Json ids(std::span<const ReportedToken> tokens) {
   Json json = Json::array();
   for (const ReportedToken& token : tokens) json.push_back(token.chosen.id);
@@ -177,7 +154,7 @@ std::string LlamaFormat::delta_events(const ChoiceState& choice,
   progress.tokens += int64_t(tokens.size());
   Json json = part(choice.index, content, ids(tokens), progress.tokens);
   if (timings_per_token_) json["timings"] = timings_now(progress);
-  if (probs_ && !tokens.empty()) json["completion_probabilities"] = probabilities(tokens);
+  if (probs_ && !tokens.empty()) json["completion_probabilities"] = logprob_list(tokens);
   return sse_event(to_text(json));
 }
 
@@ -228,7 +205,7 @@ Json LlamaFormat::final_json(const ChoiceState& choice) const {
                 outcome.prompt_tokens + std::max<int64_t>(outcome.completion_tokens, 1) - 1},
                {"timings", timings_json(outcome)}};
   json["generation_settings"]["seed"] = settings_["seed"].get<uint64_t>() + uint64_t(choice.index);
-  if (probs_ && !stream_) json["completion_probabilities"] = probabilities(choice.tokens);
+  if (probs_ && !stream_) json["completion_probabilities"] = logprob_list(choice.tokens);
   return json;
 }
 

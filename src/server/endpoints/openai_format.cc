@@ -7,19 +7,6 @@
 #include "server/sse.h"
 
 namespace mantou::server {
-namespace {
-
-// With mlx-lm's `id` beside OpenAI's members.
-Json logprob_json(const ReportedToken::Choice& choice) {
-  Json bytes = Json::array();
-  for (const char byte : choice.bytes) bytes.push_back(int(uint8_t(byte)));
-  return {{"id", choice.id},
-          {"token", choice.bytes},
-          {"logprob", finite_logprob(choice.logprob)},
-          {"bytes", std::move(bytes)}};
-}
-
-}  // namespace
 
 OpenAiFormat::OpenAiFormat(ReplyHead head, std::string_view reply_object,
                            std::string_view event_object)
@@ -51,16 +38,6 @@ std::string OpenAiFormat::error_events(const Error& error) { return sse_event(er
 
 std::string OpenAiFormat::event(Json choice) const {
   return event_of(frame(event_object_, Json::array({std::move(choice)})));
-}
-
-Json OpenAiFormat::logprob_list(std::span<const ReportedToken> tokens) {
-  Json list = Json::array();
-  for (const ReportedToken& token : tokens) {
-    list.push_back(logprob_json(token.chosen));
-    Json& top = list.back()["top_logprobs"] = Json::array();
-    for (const auto& other : token.top) top.push_back(logprob_json(other));
-  }
-  return list;
 }
 
 std::string OpenAiFormat::event_of(Json json) const {

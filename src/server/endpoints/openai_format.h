@@ -24,7 +24,6 @@ class OpenAiFormat : public ReplyFormat {
   virtual Json whole_choice(const ChoiceState& choice) = 0;
   virtual Json last_choice(const ChoiceState& choice) = 0;  // of a stream
   std::string event(Json choice) const;
-  static Json logprob_list(std::span<const ReportedToken> tokens);  // of chat
 
   const ReplyHead head_;
 

@@ -4,6 +4,7 @@
 #include "server/endpoints/endpoints.h"
 #include "server/endpoints/llama_fields.h"
 #include "server/generation_fields.h"
+#include "server/reply_format.h"
 
 namespace mantou::server {
 namespace {
@@ -11,9 +12,7 @@ namespace {
 // A part of a character has no text: its bytes.
 Json piece_json(std::string_view bytes) {
   if (is_utf8(bytes)) return bytes;
-  Json json = Json::array();
-  for (const char byte : bytes) json.push_back(int(uint8_t(byte)));
-  return json;
+  return bytes_json(bytes);
 }
 
 }  // namespace
