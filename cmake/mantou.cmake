@@ -19,10 +19,15 @@ endfunction()
 
 if(MANTOU_SANITIZE)
   add_compile_options(-fsanitize=${MANTOU_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_compile_definitions(MANTOU_SANITIZED)
   add_link_options(-fsanitize=${MANTOU_SANITIZE})
-  if(MANTOU_SANITIZE MATCHES "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    add_compile_options(-Wno-tsan)
-  endif()
+endif()
+
+# Compiling the tests takes longer than running them.
+if(MANTOU_SANITIZE)
+  set(MANTOU_TEST_FLAGS -O0)
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  set(MANTOU_TEST_FLAGS -O1)
 endif()
 
 if(MANTOU_FUZZ)
@@ -41,9 +46,12 @@ function(mantou_isa_flags file)
     return()
   endif()
   if(MANTOU_SANITIZE)
-    # These units unroll into huge functions; UBSan's checks in them take g++ minutes each, and in the
-    # integer tiles, which there is one of for each format and panel, ASan's do, too.
+    # These units unroll into huge functions; UBSan's checks in them take compilers minutes each, and in
+    # the integer tiles, which there is one of for each format and panel, ASan's do, too.
     string(APPEND flags " -O1 -fno-sanitize=undefined")
+    if(MANTOU_FUZZ)
+      string(APPEND flags " -fno-sanitize=fuzzer-no-link")
+    endif()
     if(file MATCHES "integer_tile_")
       string(APPEND flags " -fno-sanitize=address")
     endif()
@@ -85,6 +93,7 @@ function(mantou_module folder)
     target_link_libraries(${name}_test PRIVATE mantou_${name} GTest::gmock GTest::gtest_main)
     target_compile_definitions(${name}_test PRIVATE MANTOU_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     mantou_compile_options(${name}_test)
+    target_compile_options(${name}_test PRIVATE ${MANTOU_TEST_FLAGS})
     add_test(NAME ${name} COMMAND ${name}_test)
     set_tests_properties(${name} PROPERTIES TIMEOUT 600)
   endif()

@@ -13,8 +13,7 @@
 
 // The loops below are element-wise or have eight explicit lanes, so wider registers change their
 // speed and not their results. The loader picks a clone.
-#if defined(__x86_64__) && defined(__linux__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && defined(__linux__) && !defined(MANTOU_SANITIZED)
 #define MANTOU_WIDE_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
 #else
 #define MANTOU_WIDE_CLONES
