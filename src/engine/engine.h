@@ -5,13 +5,13 @@
 // thread.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/mailbox.h"
 #include "engine/executor.h"

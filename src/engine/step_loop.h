@@ -5,8 +5,10 @@
 // what each step forwards.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>

@@ -153,7 +153,6 @@ TEST_F(ServerTest, AClientThatSendsNothingMoreIsAnswered) {
 }
 
 TEST_F(ServerTest, AClientThatLeavesDuringTheStreamCancelsIt) {
-  script_.token = nullptr;  // endless
   script_.layer_time = 1ms;
   script_.capabilities.context = 1'000'000;
   script_.token = [](const Request&, int64_t) { return GeneratedToken{'x', 0, {}}; };
