@@ -225,6 +225,15 @@ std::vector<CompletionRequest::Prompt> read_prompts(const Fields& fields, int vo
   return prompts;
 }
 
+// Each answer is a row with a prompt of its own.
+void limit_answers(const CompletionRequest& request) {
+  const size_t answers = request.prompts.size() * size_t(request.generation.choices);
+  if (answers > size_t(kMaxAnswers))
+    fail_param(ErrorCode::kInvalidArgument, "n",
+               "'n' asks for {} answers to each of {} prompts, must be {} at most together",
+               request.generation.choices, request.prompts.size(), kMaxAnswers);
+}
+
 // An echoed prompt has logprobs as the answer has.
 void read_echo(const Fields& fields, GenerationFields& generation) {
   fields.read("echo", generation.echo);
@@ -319,6 +328,7 @@ CompletionRequest parse_completion_request(std::string_view body, const RequestD
   RequestDefaults legacy = defaults;
   if (legacy.limits.max_tokens < 0) legacy.limits.max_tokens = defaults.completion_max_tokens;
   request.generation = read_generation_fields(fields, legacy, vocab_size, /*least_tokens=*/0);
+  limit_answers(request);
   read_legacy_logprobs(fields, request);
   read_echo(fields, request.generation);
   require_best_of_n(fields, request.generation.choices);
