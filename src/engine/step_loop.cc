@@ -267,6 +267,8 @@ void StepLoop::deliver(Row& row, const Work& work, const RowResult& result) {
   const Flow flow = sink.on_token(row.next_sequence++, *result.token);
   if (flow != Flow::kPause) row.generation->paused_.store(false);
   if (flow == Flow::kStop) return finish(row, FinishReason::kStop);
+  if (flow == Flow::kClosed)
+    return finish(row, FinishReason::kCancelled, {}, CancelReason::kConsumerClosed);
   if (result.finished) return finish(row, *result.finished);
   if (flow == Flow::kPause && !row.paused) {
     row.paused = now_();
