@@ -185,8 +185,9 @@ std::shared_ptr<const text::Grammar> compile(const text::Tokenizer& tokenizer,
 }  // namespace
 
 void start_generation(const Services& services, const HttpRequest& http,
-                      const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
-                      GenerationFields fields, std::unique_ptr<ReplyFormat> format) {
+                      const std::shared_ptr<Responder>& responder,
+                      const std::vector<Prompt>& prompts, GenerationFields fields,
+                      std::unique_ptr<ReplyFormat> format) {
   // An answer of no tokens leaves the whole context to the prompt.
   const int64_t context = services.engine.capabilities().context;
   for (const Prompt& prompt : prompts) {

@@ -107,7 +107,7 @@ void completions(const Services& services, const HttpRequest& request,
   }
   auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"),
                                                    parsed.logprob_list);
-  start_generation(services, request, responder, std::move(prompts), std::move(parsed.generation),
+  start_generation(services, request, responder, prompts, std::move(parsed.generation),
                    std::move(format));
 }
 
