@@ -206,7 +206,7 @@ std::vector<CompletionRequest::Prompt> read_prompts(const Fields& fields, int vo
   const auto add = [&](const Json& value, std::string field) {
     if (!value.is_string() && !value.is_array())
       Fields::wrong(field, "a text or an array of token ids", value);
-    if (value.empty() || value == "")
+    if (value.is_string() ? value.get_ref<const std::string&>().empty() : value.empty())
       fail_param(ErrorCode::kInvalidArgument, field, "'{}' must not be empty", field);
     if (value.is_string())
       prompts.push_back({std::move(field), value.get<std::string>(), {}});
