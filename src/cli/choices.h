@@ -1,5 +1,5 @@
 // Options that are one of a few names: the enums behind them, and how a flag reaches such a value.
-// For flags_table.cc. Immutable; any thread.
+// For flags_table.h. Immutable; any thread.
 #pragma once
 
 #include <array>

@@ -1,10 +1,10 @@
 // The flags table and everything that is made of it: the parser, the mirror in the environment,
 // `--help` and docs/cli.md.
 //
-// A flag is one line of the table in flags_table.cc: its names, who takes it, what it means, where
-// its value goes and which values are allowed. Nothing else in the program knows a flag's name.
-// --ctx-size is mirrored by MANTOU_CTX_SIZE; the command line wins over the environment, the
-// environment over the default. Pure functions over immutable tables: any thread.
+// A flag is one line of the table in flags_table.cc and its parts: its names, who takes it, what it
+// means, where its value goes and which values are allowed. Nothing else in the program knows a
+// flag's name. --ctx-size is mirrored by MANTOU_CTX_SIZE; the command line wins over the
+// environment, the environment over the default. Pure functions over immutable tables: any thread.
 #pragma once
 
 #include <cstdint>

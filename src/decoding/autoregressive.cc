@@ -142,7 +142,8 @@ void sample_rows(RowBatch& rows, const StepPlan& plan, const Batch& batch,
 // Logits of so many prompt tokens exist at once.
 constexpr size_t kScoredTogether = 16;
 
-// For rows whose prompt is to be scored: what each token forwarded says of the one behind it.
+// For rows whose prompt is to be scored: what each token forwarded says of the one behind it. That
+// takes long for a long prompt, so the stop flag is polled here, too.
 void score_prompts(Backend& backend, const Tensor& hidden, const Head& head, RowBatch& rows,
                    const StepPlan& plan, const Batch& batch, StepResults& results) {
   struct Target {
@@ -162,6 +163,8 @@ void score_prompts(Backend& backend, const Tensor& hidden, const Head& head, Row
     }
   }
   for (size_t first = 0; first < requests.size(); first += kScoredTogether) {
+    if (plan.stop && plan.stop->is_set())
+      fail(ErrorCode::kCancelled, "stopped while a prompt was scored");
     const size_t count = std::min(kScoredTogether, requests.size() - first);
     const auto scores = backend.head(hidden, head, std::span(requests).subspan(first, count));
     for (size_t i = 0; i < count; i++) {

@@ -38,9 +38,10 @@ std::vector<std::shared_ptr<Generation>> Engine::open(std::vector<Request> reque
     requests[i].id = ++last_id_;
     generations.push_back(std::make_shared<Generation>(std::move(requests[i]), std::move(sinks[i]),
                                                        shared_, Generation::Clock::now()));
-    open_.emplace(generations.back()->id(), generations.back());
   }
-  for (const auto& generation : generations) mailbox_.push(std::shared_ptr<Generation>(generation));
+  for (const auto& generation : generations) open_.emplace(generation->id(), generation);
+  auto message = generations;
+  mailbox_.push(std::move(message));
   return generations;
 }
 
@@ -82,14 +83,16 @@ void Engine::run() {
   // How soon it is seen that a reader has caught up, when nothing else goes on.
   constexpr std::chrono::milliseconds kLook{5};
   StepLoop loop(*executor_, options_.steps, shared_, [this](RequestId id) { finished(id); });
+  const auto add = [&](std::vector<std::shared_ptr<Generation>> opened) {
+    for (auto& generation : opened) loop.add(std::move(generation));
+  };
   for (;;) {
     if (!loop.has_work()) {
-      std::optional<std::shared_ptr<Generation>> next = mailbox_.pop();
+      auto next = mailbox_.pop();
       if (!next) return;
-      loop.add(std::move(*next));
+      add(*std::move(next));
     }
-    while (std::optional<std::shared_ptr<Generation>> next = mailbox_.try_pop())
-      loop.add(std::move(*next));
+    while (auto next = mailbox_.try_pop()) add(*std::move(next));
     if (!loop.turn() && loop.has_work()) std::this_thread::sleep_for(kLook);
   }
 }

@@ -5,13 +5,13 @@
 // thread.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/mailbox.h"
 #include "engine/executor.h"
@@ -37,7 +37,8 @@ class Engine {
   // Queues the request; its id is given here. Errors, after which the sink is gone without a call:
   // kResourceExhausted (the queue is full), kUnavailable (shutting down).
   std::shared_ptr<Generation> open(Request request, std::unique_ptr<Sink> sink);
-  // Several at once: all or none.
+  // Several at once: all or none. Those of them that can never run are told so before any other is
+  // admitted.
   std::vector<std::shared_ptr<Generation>> open(std::vector<Request> requests,
                                                 std::vector<std::unique_ptr<Sink>> sinks);
 
@@ -60,7 +61,7 @@ class Engine {
   const std::unique_ptr<Executor> executor_;
   const Capabilities capabilities_;
   const std::shared_ptr<Generation::Shared> shared_ = std::make_shared<Generation::Shared>();
-  Mailbox<std::shared_ptr<Generation>> mailbox_;
+  Mailbox<std::vector<std::shared_ptr<Generation>>> mailbox_;
 
   mutable std::mutex mutex_;  // of the members below
   std::condition_variable all_finished_;

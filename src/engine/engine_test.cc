@@ -38,8 +38,9 @@ struct Seen {
 
 class RecordingSink final : public Sink {
  public:
-  explicit RecordingSink(std::shared_ptr<Seen> seen, int stop_after = -1, bool want = true)
-      : seen_(std::move(seen)), stop_after_(stop_after), want_(want) {}
+  explicit RecordingSink(std::shared_ptr<Seen> seen, int stop_after = -1, bool want = true,
+                         Flow at_stop = Flow::kStop)
+      : seen_(std::move(seen)), stop_after_(stop_after), want_(want), at_stop_(at_stop) {}
   bool on_admitted(const Admission&) override {
     ++seen_->admitted;
     return want_;
@@ -49,7 +50,7 @@ class RecordingSink final : public Sink {
     seen_->sequence.push_back(sequence);
     seen_->tokens.push_back(token.id);
     ++seen_->token_count;
-    return int(seen_->tokens.size()) == stop_after_ ? Flow::kStop : Flow::kMore;
+    return int(seen_->tokens.size()) == stop_after_ ? at_stop_ : Flow::kMore;
   }
   void on_done(const Outcome& outcome) override {
     ++seen_->done;
@@ -60,6 +61,7 @@ class RecordingSink final : public Sink {
   std::shared_ptr<Seen> seen_;
   int stop_after_;
   bool want_;
+  Flow at_stop_;
 };
 
 Request request_of(int prompt_tokens, int max_tokens) {
@@ -296,6 +298,12 @@ TEST_P(EngineTest, ASinkMayStopItsRow) {
   const auto unwanted = open(request_of(2, 100), -1, false);
   EXPECT_EQ(unwanted->wait().reason, FinishReason::kCancelled);
   EXPECT_THAT(unwanted->tokens, IsEmpty());
+  const auto left = std::make_shared<Seen>();
+  engine_->open(request_of(2, 100), std::make_unique<RecordingSink>(left, 3, true, Flow::kClosed));
+  const Outcome closed = left->wait();
+  EXPECT_EQ(closed.reason, FinishReason::kCancelled);
+  EXPECT_EQ(closed.cancel, CancelReason::kConsumerClosed);
+  EXPECT_THAT(left->tokens, ElementsAre(1, 2, 3));
 }
 
 TEST_P(EngineTest, ErrorsEndTheirRequestAndTheEngineLives) {

@@ -46,8 +46,9 @@ struct Outcome {
 
 enum class Flow {
   kMore,
-  kPause,  // the reader is behind: nothing more until Generation::resume
-  kStop,   // the answer is complete (the outcome is kStop)
+  kPause,   // the reader is behind: nothing more until Generation::resume
+  kStop,    // the answer is complete (the outcome is kStop)
+  kClosed,  // nobody wants the rest (the outcome is kCancelled)
 };
 
 // Receives what a request generates. Calls come in the order on_admitted, (on_progress |

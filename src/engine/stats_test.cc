@@ -59,10 +59,9 @@ TEST(RateWindowTest, CountsTheLastTenSeconds) {
   EXPECT_NEAR(window.at(now).prompt, 3, .1);
 }
 
-TEST(RateWindowTest, KeepsNoMoreThanTheWindowNeeds) {
+TEST(RateWindowTest, ARateThatChangedCountsNoMoreAfterTheWindow) {
   RateWindow window;
   Time now{};
-  // A rate that changes: only the last ten seconds count.
   uint64_t tokens = 0;
   for (int i = 0; i < 1000; i++) window.note(now += 100ms, {0, tokens += 10});
   for (int i = 0; i < 200; i++) window.note(now += 100ms, {0, tokens += 1});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "engine/step_loop_row.h"
 
 namespace mantou {
 namespace {
@@ -25,27 +26,6 @@ Error current_error() {
 bool samples(const Work& work) { return work.output == Output::kSample; }
 
 }  // namespace
-
-// A request that was admitted.
-struct StepLoop::Row {
-  std::shared_ptr<Generation> generation;
-  Ledger::Reservation reserved;
-  Clock::time_point admitted;
-  Outcome outcome;     // filled in as the row goes
-  int64_t stored = 0;  // prompt tokens whose state exists
-  Plan plan;
-  uint64_t next_sequence = 0;
-  std::optional<Clock::time_point> first_token;
-  Clock::time_point last_token;
-  std::optional<Clock::time_point> paused;  // since when its reader is behind
-  // Its outcome was delivered; the Executor's row goes when no step of it is on its way.
-  bool finished = false;
-  bool keep = false;
-  int slot = 0;
-  std::shared_ptr<const RowSettings> settings;
-
-  RequestId id() const { return generation->id(); }
-};
 
 StepLoop::StepLoop(Executor& executor, const StepLoopOptions& options,
                    std::shared_ptr<Generation::Shared> shared,
@@ -281,12 +261,14 @@ void StepLoop::deliver(Row& row, const Work& work, const RowResult& result) {
       return finish(row, FinishReason::kLength);
   }
   if (!result.token) return;
-  count_token(row);
+  row.count_token(now_(), stats_);
   if (result.is_end) return finish(row, FinishReason::kStop);
   row.generation->paused_.store(true);  // before the sink's reader can resume
   const Flow flow = sink.on_token(row.next_sequence++, *result.token);
   if (flow != Flow::kPause) row.generation->paused_.store(false);
   if (flow == Flow::kStop) return finish(row, FinishReason::kStop);
+  if (flow == Flow::kClosed)
+    return finish(row, FinishReason::kCancelled, {}, CancelReason::kConsumerClosed);
   if (result.finished) return finish(row, *result.finished);
   if (flow == Flow::kPause && !row.paused) {
     row.paused = now_();
@@ -306,24 +288,10 @@ void StepLoop::fail_step(const StepPlan& plan, const Error& error) {
 
 void StepLoop::finish(Row& row, FinishReason reason, std::optional<Error> error,
                       CancelReason cancel) {
-  const Clock::time_point now = now_();
-  Outcome& outcome = row.outcome;
-  outcome.reason = reason;
-  outcome.cancel = cancel;
-  outcome.error = std::move(error);
-  const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
-  outcome.timings.prefill = seconds(row.first_token.value_or(now) - row.admitted);
-  outcome.timings.decode = seconds(now - row.first_token.value_or(now));
-  if (row.first_token) stats_.decode.add(outcome.timings.decode);
-  stats_.requests.add(outcome.timings.queue + outcome.timings.prefill + outcome.timings.decode);
-  stats_.prompts.add(double(outcome.prompt_tokens));
-  stats_.completions.add(double(outcome.completion_tokens));
-  stats_.longest = std::max(stats_.longest, outcome.prompt_tokens + outcome.completion_tokens);
-  row.finished = true;
-  row.keep = reason != FinishReason::kError && row.plan.keep;
+  row.end(reason, std::move(error), cancel, now_(), stats_);
   row.generation->stops_step_.store(false);
   scheduler_.remove(row.id());
-  close(*row.generation, outcome);
+  close(*row.generation, row.outcome);
 }
 
 void StepLoop::release_finished() {
@@ -357,35 +325,15 @@ int StepLoop::free_slot() const {
   return slot;
 }
 
-void StepLoop::count_token(Row& row) {
-  const Clock::time_point now = now_();
-  const auto seconds = [&](Clock::time_point from) {
-    return std::chrono::duration<double>(now - from).count();
-  };
-  ++row.outcome.completion_tokens;
-  ++stats_.completion_tokens;
-  if (row.first_token) {
-    stats_.between_tokens.add(seconds(row.last_token));
-  } else {
-    row.first_token = now;
-    stats_.prefill.add(seconds(row.admitted));
-    stats_.first_token.add(seconds(row.generation->opened_));
-  }
-  row.last_token = now;
-}
-
 void StepLoop::publish() {
+  const Clock::time_point now = now_();
   stats_.state_budget = ledger_.budget();
   stats_.state_reserved = ledger_.reserved();
   stats_.cache = executor_.cache_stats();
-  stats_.rates.note(now_(), {stats_.prompt_tokens, stats_.completion_tokens});
+  stats_.rates.note(now, {stats_.prompt_tokens, stats_.completion_tokens});
   stats_.rows.clear();
   for (const auto& row : rows_)
-    if (!row->finished)
-      stats_.rows.push_back({row->slot, row->id(), row->outcome.prompt_tokens,
-                             row->outcome.cached_tokens, row->stored,
-                             row->outcome.completion_tokens, row->plan.max_tokens,
-                             since(row->admitted), row->settings});
+    if (!row->finished) stats_.rows.push_back(row->report(now));
   shared_->stats.publish(stats_);
 }
 

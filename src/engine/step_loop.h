@@ -5,8 +5,10 @@
 // what each step forwards.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -49,7 +51,7 @@ class StepLoop {
   const Ledger& ledger() const { return ledger_; }
 
  private:
-  struct Row;
+  struct Row;  // step_loop_row.h
   struct Waiting {
     std::shared_ptr<Generation> generation;
     Plan plan;
@@ -74,7 +76,6 @@ class StepLoop {
   Row* row_of(RequestId id);
   double since(Clock::time_point begin) const;
   int free_slot() const;
-  void count_token(Row& row);
   void publish();
 
   Executor& executor_;

@@ -2,7 +2,7 @@
 // A pure function.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 
 #include "engine/executor.h"
 

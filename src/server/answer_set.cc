@@ -34,6 +34,7 @@ AnswerSet::AnswerSet(std::string request_id, std::shared_ptr<Responder> responde
 }
 
 bool AnswerSet::begin(const Admission& admission) {
+  if (failed_) return false;
   if (std::exchange(begun_, true)) return true;
   format_->admitted(admission);
   if (!shape_.stream) return true;
@@ -41,9 +42,8 @@ bool AnswerSet::begin(const Admission& admission) {
          responder_->write(format_->first_events(int(choices_.size())));
 }
 
-bool AnswerSet::progress(int64_t done, int64_t total) {
-  if (!shape_.stream || done >= total) return true;
-  return responder_->write(format_->progress_events(done, total));
+void AnswerSet::progress(int64_t done, int64_t total) {
+  if (shape_.stream && done < total) responder_->write(format_->progress_events(done, total));
 }
 
 bool AnswerSet::add(int index, std::span<const text::OutputEvent> events,

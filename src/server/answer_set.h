@@ -26,9 +26,9 @@ class AnswerSet {
 
   bool streams() const { return shape_.stream; }
 
-  // Of each of them false: nobody listens any more.
-  bool begin(const Admission& admission);  // the first choice was admitted
-  bool progress(int64_t done, int64_t total);
+  void progress(int64_t done, int64_t total);
+  // Of both false: nobody listens any more.
+  bool begin(const Admission& admission);  // a choice was admitted
   bool add(int choice, std::span<const text::OutputEvent> events,
            std::vector<ReportedToken> tokens);
 

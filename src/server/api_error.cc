@@ -52,7 +52,7 @@ struct Facts {
   Json numbers = Json::object();  // further fields of OpenAI's
 };
 
-Json openai_json(const Facts& facts, const std::string&) {
+Json openai_json(const Facts& facts) {
   Json inner;
   inner["message"] = facts.message;
   inner["type"] = facts.type;
@@ -97,7 +97,7 @@ Json to_json(const Facts& facts, const ErrorShape& shape) {
     case Protocol::kOpenAi:
       break;
   }
-  return openai_json(facts, shape.request_id);
+  return openai_json(facts);
 }
 
 Facts facts_of(const Error& error) {

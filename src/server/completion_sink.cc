@@ -82,8 +82,9 @@ class CompletionSink final : public Sink {
   Flow on_token(uint64_t, const GeneratedToken& token) override {
     const std::string text = text_.push(token.id);
     if (reports_tokens_) reports_.push(report(*tokenizer_, token), text_.bytes_of(token.id));
-    const bool wanted = say(text, reports_.advance(text.size())) && !text_.stopped();
-    return wanted ? Flow::kMore : Flow::kStop;
+    const bool heard = say(text, reports_.advance(text.size()));
+    if (called_ || text_.stopped()) return Flow::kStop;
+    return heard ? Flow::kMore : Flow::kClosed;
   }
 
   void on_done(const Outcome& outcome) override {
@@ -107,8 +108,9 @@ class CompletionSink final : public Sink {
     return ids;
   }
 
+  // False: nobody listens any more.
   bool say(std::string_view text, std::vector<ReportedToken> tokens, bool last = false) {
-    if (called_) return false;
+    if (called_) return true;
     std::vector<text::OutputEvent> events;
     if (!parser_) {
       if (!text.empty())
@@ -118,7 +120,7 @@ class CompletionSink final : public Sink {
       if (last) parser_->finish(events);
     }
     called_ = one_call_ && cut_behind_call(events);
-    return answers_->add(choice_, events, std::move(tokens)) && !called_;
+    return answers_->add(choice_, events, std::move(tokens));
   }
 
   // What follows the first call is not wanted.
@@ -183,8 +185,9 @@ std::shared_ptr<const text::Grammar> compile(const text::Tokenizer& tokenizer,
 }  // namespace
 
 void start_generation(const Services& services, const HttpRequest& http,
-                      const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
-                      GenerationFields fields, std::unique_ptr<ReplyFormat> format) {
+                      const std::shared_ptr<Responder>& responder,
+                      const std::vector<Prompt>& prompts, GenerationFields fields,
+                      std::unique_ptr<ReplyFormat> format) {
   // An answer of no tokens leaves the whole context to the prompt.
   const int64_t context = services.engine.capabilities().context;
   for (const Prompt& prompt : prompts) {

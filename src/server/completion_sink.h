@@ -30,8 +30,9 @@ struct Prompt {
 // (its field is named); throws what Engine::open throws. A client that leaves cancels its
 // generations.
 void start_generation(const Services& services, const HttpRequest& request,
-                      const std::shared_ptr<Responder>& responder, std::vector<Prompt> prompts,
-                      GenerationFields fields, std::unique_ptr<ReplyFormat> format);
+                      const std::shared_ptr<Responder>& responder,
+                      const std::vector<Prompt>& prompts, GenerationFields fields,
+                      std::unique_ptr<ReplyFormat> format);
 
 // The head of an answer by the loaded model.
 ReplyHead make_head(const Services& services, const GenerationFields& fields,

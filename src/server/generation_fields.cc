@@ -206,7 +206,7 @@ std::vector<CompletionRequest::Prompt> read_prompts(const Fields& fields, int vo
   const auto add = [&](const Json& value, std::string field) {
     if (!value.is_string() && !value.is_array())
       Fields::wrong(field, "a text or an array of token ids", value);
-    if (value.empty() || value == "")
+    if (value.is_string() ? value.get_ref<const std::string&>().empty() : value.empty())
       fail_param(ErrorCode::kInvalidArgument, field, "'{}' must not be empty", field);
     if (value.is_string())
       prompts.push_back({std::move(field), value.get<std::string>(), {}});
@@ -223,6 +223,15 @@ std::vector<CompletionRequest::Prompt> read_prompts(const Fields& fields, int vo
                "'prompt' holds {} prompts, must be {} at most", prompt->size(), kMaxPrompts);
   for (size_t i = 0; i < prompt->size(); i++) add((*prompt)[i], fmt::format("prompt[{}]", i));
   return prompts;
+}
+
+// Each answer is a row with a prompt of its own.
+void limit_answers(const CompletionRequest& request) {
+  const size_t answers = request.prompts.size() * size_t(request.generation.choices);
+  if (answers > size_t(kMaxAnswers))
+    fail_param(ErrorCode::kInvalidArgument, "n",
+               "'n' asks for {} answers to each of {} prompts, must be {} at most together",
+               request.generation.choices, request.prompts.size(), kMaxAnswers);
 }
 
 // An echoed prompt has logprobs as the answer has.
@@ -319,6 +328,7 @@ CompletionRequest parse_completion_request(std::string_view body, const RequestD
   RequestDefaults legacy = defaults;
   if (legacy.limits.max_tokens < 0) legacy.limits.max_tokens = defaults.completion_max_tokens;
   request.generation = read_generation_fields(fields, legacy, vocab_size, /*least_tokens=*/0);
+  limit_answers(request);
   read_legacy_logprobs(fields, request);
   read_echo(fields, request.generation);
   require_best_of_n(fields, request.generation.choices);

@@ -19,7 +19,8 @@ namespace mantou::server {
 
 inline constexpr size_t kMaxStops = 16, kMaxStopTokens = 256;
 inline constexpr int kMaxChoices = 128, kMaxPrompts = 1024;
-inline constexpr double kMaxBias = 100;  // of logit_bias, either way
+inline constexpr int kMaxAnswers = 1024;  // of one request: choices of all its prompts
+inline constexpr double kMaxBias = 100;   // of logit_bias, either way
 
 struct GenerationFields {
   SamplingParams sampling;

@@ -118,7 +118,8 @@ std::optional<GrammarField> read_grammar(const Fields& fields) {
     found = GrammarField{std::move(source), std::move(name)};
   };
   const auto is_set = [](const Json* value) {
-    return value != nullptr && !value->is_null() && *value != "" && *value != false;
+    if (value == nullptr || value->is_null() || *value == false) return false;
+    return !value->is_string() || !value->get_ref<const std::string&>().empty();
   };
   for (const Way& way : kWays)
     if (const Json* value = fields.find(way.name); is_set(value))

@@ -121,7 +121,7 @@ Headers common_headers(const std::vector<std::string>& allowed_origins,
     // Clients' libraries bring headers of their own (x-api-key, anthropic-version, x-stainless-…);
     // none of them does what its site may not do.
     const std::string_view wanted = request.header("access-control-request-headers");
-    headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
+    headers.emplace_back("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
     headers.emplace_back("Access-Control-Allow-Headers",
                          wanted.empty() ? "authorization, content-type" : wanted);
     headers.emplace_back("Access-Control-Max-Age", "600");

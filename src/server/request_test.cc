@@ -240,6 +240,9 @@ TEST(Request, MessagesAndPromptAreRequired) {
   std::string many = "[\"a\"";
   for (int i = 0; i < 1024; i++) many += ",\"a\"";
   EXPECT_THAT(prompt("{\"prompt\": " + many + "]}").message, HasSubstr("1024 at most"));
+  const std::string eight = R"({"prompt": ["a","a","a","a","a","a","a","a")";
+  EXPECT_EQ(prompt(eight + R"(], "n": 128})").param, "accepted");
+  EXPECT_EQ(prompt(eight + R"(,"a"], "n": 128})").param, "n");
 }
 
 TEST(Request, SeedsAreFreshUnlessGiven) {

@@ -95,6 +95,29 @@ TEST_F(ServerTest, EngineErrorsHaveTheRightStatus) {
   EXPECT_EQ(post("/v1/chat/completions", chat_body()).status, 200);
 }
 
+// Whatever of the request is seen first.
+TEST_F(ServerTest, OnePromptOfSeveralThatCanNeverFitIsRefused) {
+  start({.steps = {.state_bytes = 100}});
+  for (int i = 0; i < 20; i++) {
+    const json prompts = {"Hi", "there", std::string(200, 'x')};
+    const Reply reply =
+        post("/v1/completions", completion_body({{"prompt", prompts}, {"stream", i % 2 == 0}}));
+    ASSERT_EQ(reply.status, 400) << reply.body;
+    EXPECT_EQ(reply.json()["error"]["code"], "context_over_budget");
+  }
+}
+
+TEST_F(ServerTest, AnAnswerThatFailedIsNotReadOn) {
+  script_.capabilities.max_rows = 1;
+  script_.on_admit = [](const Request& request) {
+    if (request.id == 1) fail(ErrorCode::kNumerical, "no luck");
+  };
+  start();
+  EXPECT_EQ(post("/v1/completions", completion_body({{"prompt", {"a", "b", "c"}}})).status, 500);
+  wait_until([&] { return engine_->stats().count(FinishReason::kCancelled) == 2; });
+  for (const FakeEvent& event : record_->events()) EXPECT_NE(event.kind, FakeEvent::Kind::kStep);
+}
+
 TEST_F(ServerTest, AFullQueueIs429WithRetryAfter) {
   script_.layers = 100000;
   script_.layer_time = 1ms;
@@ -153,7 +176,6 @@ TEST_F(ServerTest, AClientThatSendsNothingMoreIsAnswered) {
 }
 
 TEST_F(ServerTest, AClientThatLeavesDuringTheStreamCancelsIt) {
-  script_.token = nullptr;  // endless
   script_.layer_time = 1ms;
   script_.capabilities.context = 1'000'000;
   script_.token = [](const Request&, int64_t) { return GeneratedToken{'x', 0, {}}; };
@@ -176,7 +198,7 @@ TEST_F(ServerTest, ASlowReaderIsCutOffAtTheLimit) {
   TestClient client(port(), 4096);
   client.request("POST", "/v1/completions",
                  completion_body({{"stream", true}, {"max_tokens", 9'000'000}}).dump());
-  wait_until([&] { return !record_->events().empty() && record_->live_rows() == 0; });
+  wait_until([&] { return engine_->stats().count(FinishReason::kCancelled) == 1; });
   EXPECT_EQ(post("/v1/completions", completion_body({{"max_tokens", 2}})).status, 200);
 }
 

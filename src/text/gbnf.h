@@ -18,7 +18,8 @@ struct GbnfTokens {
 
 // The result describes the same texts. Throws kInvalidArgument, with line and column where there is
 // one: wrong syntax, unknown rules or tokens, rules that begin with themselves or can never end,
-// grammars beyond the limits (256 KiB, 4096 rules, 128 brackets deep, 10000 repetitions).
+// grammars beyond the limits (256 KiB, 4096 rules, 128 brackets or 512 levels deep, 10000
+// repetitions).
 std::string gbnf_to_lark(std::string_view gbnf, const GbnfTokens& tokens);
 
 }  // namespace mantou::text

@@ -108,8 +108,8 @@ class Checker {
       grammar_.order.insert(grammar_.order.end(), component.begin(), component.end());
     settle(&GbnfRule::nullable, [&](int body) { return grammar_.is_nullable(body); });
     refuse_left_recursion();
-    std::vector<bool> ends(grammar_.rules.size());
-    refuse_endless(ends);
+    settle(&GbnfRule::ends, [&](int body) { return ends(body); });
+    refuse_endless();
     find_recursive();
   }
 
@@ -155,15 +155,15 @@ class Checker {
     }
   }
 
-  bool ends(int node, const std::vector<bool>& rules) const {
+  bool ends(int node) const {
     const GbnfNode& n = grammar_.nodes[size_t(node)];
-    const auto child_ends = [&](int child) { return ends(child, rules); };
+    const auto child_ends = [&](int child) { return ends(child); };
     switch (n.kind) {
       case Kind::kCharacters:
       case Kind::kToken:
         return true;
       case Kind::kRule:
-        return rules[size_t(n.rule)];
+        return grammar_.rules[size_t(n.rule)].ends;
       case Kind::kChoice:
         return std::any_of(n.children.begin(), n.children.end(), child_ends);
       case Kind::kRepeat:
@@ -174,20 +174,10 @@ class Checker {
     return std::all_of(n.children.begin(), n.children.end(), child_ends);
   }
 
-  void refuse_endless(std::vector<bool>& rules) {
-    for (const std::vector<int>& component : components_) {
-      for (bool changed = true; changed;) {
-        changed = false;
-        for (const int id : component) {
-          if (rules[size_t(id)] || !ends(rule(id).body, rules)) continue;
-          rules[size_t(id)] = changed = true;
-        }
-      }
-      for (const int id : component)
-        if (!rules[size_t(id)])
-          fail_gbnf(text_, rule(id).offset,
-                    fmt::format("the rule {} can never end", rule(id).name));
-    }
+  void refuse_endless() {
+    for (const int id : grammar_.order)
+      if (!rule(id).ends)
+        fail_gbnf(text_, rule(id).offset, fmt::format("the rule {} can never end", rule(id).name));
   }
 
   void find_recursive() {

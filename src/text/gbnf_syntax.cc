@@ -11,7 +11,9 @@ namespace mantou::text {
 namespace {
 
 constexpr size_t kMaxText = 256 << 10;
-constexpr int kMaxDepth = 128;
+constexpr int kMaxDepth = 128;  // of brackets
+// Of the tree: whoever walks it does so level by level on the stack.
+constexpr int kMaxHeight = 4 * kMaxDepth;
 constexpr int kMaxRules = 4096;
 constexpr int kMaxRepeat = 10000;
 constexpr char32_t kMaxChar = 0x10FFFF;
@@ -62,7 +64,13 @@ class Parser {
 
   int add(const GbnfNode& node) {
     const auto [known, is_new] = nodes_.try_emplace(node, int(out_.nodes.size()));
-    if (is_new) out_.nodes.push_back(node);
+    if (!is_new) return known->second;
+    int height = 0;
+    for (const int child : node.children) height = std::max(height, heights_[size_t(child)] + 1);
+    if (height > kMaxHeight)
+      fail_gbnf(text_, at_, fmt::format("nested deeper than {} levels", kMaxHeight));
+    out_.nodes.push_back(node);
+    heights_.push_back(height);
     return known->second;
   }
 
@@ -311,6 +319,7 @@ class Parser {
   size_t at_ = 0;
   Gbnf out_;
   std::map<GbnfNode, int> nodes_;
+  std::vector<int> heights_;                  // of the nodes: levels below them
   std::unordered_map<std::string, int> ids_;  // of rules
 };
 

@@ -36,6 +36,7 @@ struct GbnfRule {
   // language.
   bool recursive = false;
   bool regular = false;  // reaches neither recursive rules nor tokens
+  bool ends = false;     // describes some text; of a checked grammar every rule does
 };
 
 struct Gbnf {

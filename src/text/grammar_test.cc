@@ -258,6 +258,10 @@ TEST(Grammar, HostileTextIsRefusedAtOnce) {
       {{GrammarKind::kLark, "start: " + repeat("(", 50000)}, "nested"},
       {{GrammarKind::kLark, "start: A\nA: " + repeat("[", 50000)}, "nested"},
       {{GrammarKind::kGbnf, "root ::= " + repeat("(", 50000)}, "nested"},
+      {{GrammarKind::kGbnf, "root ::= \"a\"" + repeat("?", 200000)}, "nested"},
+      {{GrammarKind::kGbnf,
+        "root ::= " + repeat("(", 100) + "\"a\"" + repeat(repeat("*", 10) + ")", 100)},
+       "nested"},
       {{GrammarKind::kLark, "start: \"" + repeat("a", 300000) + "\""}, "too long"},
       {{GrammarKind::kGbnf, repeat("#", 300000)}, "too long"},
   };

@@ -90,8 +90,7 @@ std::string pasted(std::string_view bytes) {
       text += bytes[i];
     }
   }
-  std::string whole = take_characters(text);
-  return whole;
+  return take_characters(text);
 }
 
 // Whether no more bytes belong to the sequence that begins with an escape.

@@ -10,7 +10,8 @@ namespace mantou::cli {
 namespace {
 
 constexpr std::array kVerbs = {
-    Verb{kServe, "serve", "Serve the OpenAI protocol over HTTP.", Words::kModel, run_serve},
+    Verb{kServe, "serve", "Serve the protocols of OpenAI, Anthropic and llama-server.",
+         Words::kModel, run_serve},
     Verb{kChat, "chat", "Talk in the terminal, to a model here or to another server's.",
          Words::kModel, run_chat},
     Verb{kGenerate, "generate", "Answer one prompt.", Words::kPrompt, run_generate},

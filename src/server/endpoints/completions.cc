@@ -101,13 +101,13 @@ void completions(const Services& services, const HttpRequest& request,
     Prompt prompt{std::move(given.ids), std::move(given.field), std::move(given.text)};
     if (prompt.ids.empty())
       prompt.ids = services.tokenizer->encode(prompt.text, {.add_eos = false});
-    else
+    else if (parsed.generation.echo)
       prompt.text = services.tokenizer->decode(prompt.ids, /*skip_special=*/false);
     prompts.push_back(std::move(prompt));
   }
   auto format = std::make_unique<CompletionFormat>(make_head(services, parsed.generation, "cmpl-"),
                                                    parsed.logprob_list);
-  start_generation(services, request, responder, std::move(prompts), std::move(parsed.generation),
+  start_generation(services, request, responder, prompts, std::move(parsed.generation),
                    std::move(format));
 }
 

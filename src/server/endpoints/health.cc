@@ -1,4 +1,4 @@
-// GET /health: ready, or 503 once the server takes nothing new. (While the model loads, the router
+// GET /health: ready, or 503 once the server takes nothing new. (While the model loads, the Server
 // answers 503 itself.)
 #include "server/api_error.h"
 #include "server/endpoints/endpoints.h"

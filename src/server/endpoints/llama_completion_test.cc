@@ -82,7 +82,6 @@ TEST_F(ServerTest, LlamaStopTypesAndWords) {
   EXPECT_EQ(reply["has_new_line"], false);
   // Zero writes one token, as llama-server does.
   EXPECT_EQ(post("/completion", prompt_body({{"n_predict", 0}})).json()["content"], "o");
-  script_.token = nullptr;
 }
 
 TEST_F(ServerTest, LlamaAnswerThatFillsTheContextIsTruncated) {

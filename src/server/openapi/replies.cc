@@ -47,10 +47,11 @@ Json llama_error() {
 }
 
 Json usage() {
-  return members({{"prompt_tokens", count()},
-                  {"completion_tokens", count()},
-                  {"total_tokens", count()},
-                  {"prompt_tokens_details", members({{"cached_tokens", count()}})}});
+  return with_optional({{"prompt_tokens", count()},
+                        {"completion_tokens", count()},
+                        {"total_tokens", count()},
+                        {"prompt_tokens_details", members({{"cached_tokens", count()}})}},
+                       {{"bypassed", {{"type", "object"}, {"additionalProperties", text()}}}});
 }
 
 Json timings() {
