@@ -178,6 +178,8 @@ stage_mlx() {
     check "mlx: the program answers" "$BUILD/test/mantou" generate --exact -m starter -p Hello -n 3
     local tiny=$RESULTS/tiny
     check "mlx: tests/exact" timeout 3600 tests/exact --archs "$archs" --keep "$tiny"
+    check "mlx: tests/exact_server" timeout 600 tests/exact_server --mantou "$BUILD/test/mantou" \
+      "$tiny"/{llama/q4,gemma3/f32,qwen3_moe/q8}
     run_clients mlx -m "$tiny/llama/q4" --backend mlx
     check "mlx: refusals" tests/mlx_refusals --mantou "$BUILD/test/mantou" --model "$tiny/llama/q4"
   else

@@ -25,7 +25,8 @@ std::vector<Flag> serve_flags() {
        .verbs = kServe,
        .group = FlagGroup::kServer,
        .value = "N",
-       .help = "Requests that are answered at once; others wait. Each may hold --ctx-size tokens.",
+       .help = "Requests that are answered at once; others wait. Each may hold --ctx-size tokens. "
+               "With --exact there is one.",
        .target = FIELD(model.parallel),
        .low = 1,
        .high = 256},
