@@ -1,10 +1,8 @@
 #include "server/completion_sink.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <deque>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -177,16 +175,9 @@ class CompletionSink final : public Sink {
   TokenReports reports_;
 };
 
-// Where others take long it is refused rather than waited for: that would hold another worker.
-std::shared_ptr<const text::Grammar> compile(const Services& services,
+std::shared_ptr<const text::Grammar> compile(const text::Tokenizer& tokenizer,
                                              const GrammarField& wanted) try {
-  constexpr std::chrono::milliseconds kPatience(200);
-  if (!services.grammar_slots->try_acquire_for(kPatience))
-    fail(ErrorCode::kResourceExhausted, "{} other grammars are being compiled; try again later",
-         kGrammarsAtOnce);
-  const auto release = [&](const void*) { services.grammar_slots->release(); };
-  const std::unique_ptr<const void, decltype(release)> slot(&services, release);
-  return text::Grammar::compile(*services.tokenizer, wanted.source);
+  return text::Grammar::compile(tokenizer, wanted.source);
 } catch (const Error& error) {
   fail_param(error.code(), wanted.field, "'{}': {}", wanted.field, error.message());
 }
@@ -207,7 +198,7 @@ void start_generation(const Services& services, const HttpRequest& http,
       return responder->send(
           context_length_error(prompt.field, tokens, context, {format->protocol(), http.id}));
   }
-  const auto grammar = fields.grammar ? compile(services, *fields.grammar) : nullptr;
+  const auto grammar = fields.grammar ? compile(*services.tokenizer, *fields.grammar) : nullptr;
   const AnswerSet::Shape shape{int(prompts.size()), fields.choices, fields.stream};
   const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format), shape);
   std::vector<std::unique_ptr<Sink>> sinks;

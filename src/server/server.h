@@ -31,7 +31,7 @@ namespace mantou::server {
 
 struct ServerOptions {
   HttpOptions http;
-  int workers = 4;  // threads for JSON, templates and tokenizing
+  int workers = 2;  // threads for JSON, templates and tokenizing
   AccessOptions access = {};
 };
 

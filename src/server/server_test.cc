@@ -330,29 +330,6 @@ TEST_F(ServerTest, BrowsersOfOtherSitesAreKeptOutUnlessAllowed) {
   EXPECT_EQ(other.header("access-control-allow-headers"), "");
 }
 
-TEST_F(ServerTest, SlowGrammarsLeaveOtherRequestsAlone) {
-  start();
-  Services services{*engine_,
-                    std::make_shared<ByteTokenizer>(),
-                    std::make_shared<LineTemplate>(),
-                    "org/tiny",
-                    1700000000,
-                    defaults_,
-                    output_format_};
-  const auto slots = services.grammar_slots;
-  server_->attach(std::move(services));
-  for (int i = 0; i < kGrammarsAtOnce; ++i) slots->acquire();  // as if so many were being compiled
-  const json bound = chat_body({{"guided_regex", "[A-Za-z, ]+"}});
-  const Reply refused = post("/v1/chat/completions", bound);
-  EXPECT_EQ(refused.status, 429);
-  EXPECT_EQ(refused.header("retry-after"), "1");
-  EXPECT_EQ(refused.json()["error"]["param"], "guided_regex");
-  EXPECT_EQ(post("/v1/chat/completions", chat_body()).status, 200);
-  slots->release(kGrammarsAtOnce);
-  for (int i = 0; i < 2 * kGrammarsAtOnce; ++i)
-    EXPECT_EQ(post("/v1/chat/completions", bound).status, 200);
-}
-
 TEST_F(ServerTest, ThePageOfAnotherNameMayNotUseTheServer) {
   start();
   TestClient client(port());

@@ -6,7 +6,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <semaphore>
 #include <string>
 #include <vector>
 
@@ -28,10 +27,6 @@ struct RequestDefaults {
   nlohmann::ordered_json template_kwargs;  // null or an object: chat_template_kwargs
 };
 
-// A grammar may take seconds to compile (text/grammar.h); fewer at once than there are workers, so
-// that other requests go on.
-inline constexpr int kGrammarsAtOnce = 2;
-
 struct Services {
   Engine& engine;  // outlives the server
   std::shared_ptr<const text::Tokenizer> tokenizer;
@@ -42,8 +37,6 @@ struct Services {
   text::OutputFormat output_format = {};  // how the model writes reasoning and tool calls
   std::string model_path = {};            // of its file or directory
   std::string build_info = {};            // this program's version
-  std::shared_ptr<std::counting_semaphore<>> grammar_slots =
-      std::make_shared<std::counting_semaphore<>>(kGrammarsAtOnce);
 };
 
 }  // namespace mantou::server
