@@ -133,11 +133,12 @@ def the_system_prompt_is_read_once(c):
 
 @check
 def stop_sequences_end_the_answer_and_are_named(c):
-    full = text_of(c.create(max_tokens=32))
+    ask = {"max_tokens": 32, "extra_body": {"temperature": 0, "ignore_eos": True}}
+    full = text_of(c.create(**ask))
     assert len(full) > 6, "the model said too little for this check"
     stop = full[3:6]
     for stream in (False, True):
-        fields = {"max_tokens": 32, "stop_sequences": ["never said \u2603", stop]}
+        fields = {**ask, "stop_sequences": ["never said \u2603", stop]}
         if stream:
             with c.stream(**fields) as events:
                 message = events.get_final_message()
