@@ -279,7 +279,8 @@ TEST_F(ServerTest, AToolCallCanBeForced) {
   const json schema = {{"type", "json_object"}};
   ask({{"response_format", schema}});
   grammar = last_admitted().constraint.grammar;
-  for (const std::string& text : {look, look + "\n" + now, std::string("{\"a\": [1]}")})
+  for (const std::string& text :
+       {look, fmt::format("{}\n{}", look, now), std::string("{\"a\": [1]}")})
     EXPECT_TRUE(allows(*grammar, text)) << text;
   EXPECT_FALSE(allows(*grammar, "{\"a\": [1]}" + look));
   const Reply both =

@@ -57,7 +57,7 @@ TEST_F(ServerTest, LlamaCompletionIsWholeInOneObject) {
     EXPECT_EQ(answer["model"], "org/tiny");
     EXPECT_EQ(answer["timings"]["prompt_n"], 2);
     EXPECT_EQ(answer["timings"]["predicted_n"], 13);
-    const json settings = answer["generation_settings"];
+    const json& settings = answer["generation_settings"];
     EXPECT_THAT(keys_of(settings), IsSupersetOf(kParamKeys));
     EXPECT_THAT(keys_of(settings),
                 IsSupersetOf({"dry_sequence_breakers", "stop", "logit_bias", "grammar",
