@@ -132,9 +132,17 @@ BridgeVocabulary* bridge_vocabulary_new(const BridgeToken* tokens, size_t token_
                                         const uint32_t* end_ids, size_t end_count);
 void bridge_vocabulary_free(BridgeVocabulary* vocabulary);
 
+typedef enum BridgeCompileStatus {
+  BRIDGE_COMPILE_OK = 0,
+  BRIDGE_COMPILE_WRONG = 1,        // and always will be
+  BRIDGE_COMPILE_TOO_SLOW = 2,     // it was given up on
+  BRIDGE_COMPILE_UNAVAILABLE = 3,  // because of others that were given up on, or no memory
+} BridgeCompileStatus;
+
 // Within bounds on nesting, size, time and memory. The message names the place in a schema.
-BridgeGrammar* bridge_grammar_compile(const BridgeVocabulary* vocabulary, unsigned kind,
-                                      BridgeSlice source);
+BridgeCompileStatus bridge_grammar_compile(const BridgeVocabulary* vocabulary, unsigned kind,
+                                           BridgeSlice source, BridgeGrammar** out);
+size_t bridge_grammar_bytes(const BridgeGrammar* grammar);  // what it holds on the heap, about
 void bridge_grammar_free(BridgeGrammar* grammar);
 
 // At the beginning of the text.

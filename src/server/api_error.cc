@@ -1,11 +1,13 @@
 #include "server/api_error.h"
 
 #include <array>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "base/json.h"
+#include "base/log.h"
 
 namespace mantou::server {
 namespace {
@@ -163,6 +165,21 @@ HttpResponse loading_error(const ErrorShape& shape) {
 
 std::string error_json(const Error& error, const ErrorShape& shape) {
   return to_text(to_json(facts_of(error), shape));
+}
+
+void answer_errors(const std::shared_ptr<Responder>& responder, const ErrorShape& shape,
+                   const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    log_info("refused", {{"id", shape.request_id}, {"error", error.message()}});
+    responder->send(error_response(error, shape));
+  } catch (const std::bad_alloc&) {
+    responder->send(error_response(Error(ErrorCode::kUnavailable, "out of memory"), shape));
+  } catch (const std::exception& other) {
+    log_error("endpoint", {{"id", shape.request_id}, {"error", other.what()}});
+    responder->send(error_response(Error(ErrorCode::kInternal, "unexpected failure"), shape));
+  }
 }
 
 }  // namespace mantou::server

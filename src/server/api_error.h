@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "base/error.h"
@@ -36,5 +38,9 @@ HttpResponse loading_error(const ErrorShape& shape);
 
 // The same JSON, for an event of a stream.
 std::string error_json(const Error& error, const ErrorShape& shape = {});
+
+// Does `work`, which answers a request; what it throws becomes the answer.
+void answer_errors(const std::shared_ptr<Responder>& responder, const ErrorShape& shape,
+                   const std::function<void()>& work);
 
 }  // namespace mantou::server

@@ -1,14 +1,17 @@
 #include "server/completion_sink.h"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <deque>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "base/log.h"
 #include "server/answer_set.h"
 #include "server/api_error.h"
+#include "server/grammar_compiler.h"
 #include "text/stop_matcher.h"
 
 namespace mantou::server {
@@ -49,6 +52,11 @@ class TokenReports {
   size_t sent_ = 0;   // bytes of text that left
 };
 
+// An error of the grammar under the name of the field that asked for it.
+Error named(const Error& error, const std::string& field) {
+  return {error.code(), fmt::format("'{}': {}", field, error.message()), field};
+}
+
 // One choice of an answer.
 class CompletionSink final : public Sink {
  public:
@@ -64,6 +72,7 @@ class CompletionSink final : public Sink {
         one_call_(fields.one_call),
         echo_(fields.echo ? prompt.text : ""),
         first_(prompt.ids[0]),
+        grammar_field_(fields.grammar ? fields.grammar->field : ""),
         max_tokens_(fields.limits.max_tokens) {}
 
   bool on_admitted(const Admission& admission) override {
@@ -88,6 +97,16 @@ class CompletionSink final : public Sink {
   }
 
   void on_done(const Outcome& outcome) override {
+    if (outcome.error && outcome.error->param() == "grammar" && !grammar_field_.empty()) {
+      Outcome renamed = outcome;
+      renamed.error = named(*outcome.error, grammar_field_);
+      return end(renamed);
+    }
+    end(outcome);
+  }
+
+ private:
+  void end(const Outcome& outcome) {
     log(outcome);
     if (outcome.reason == FinishReason::kStop || outcome.reason == FinishReason::kLength) {
       const bool stopped = text_.stopped();
@@ -98,7 +117,6 @@ class CompletionSink final : public Sink {
     answers_->end(choice_, {at_limit, at_limit && clamped_, text_.stop()}, outcome);
   }
 
- private:
   // Special tokens that are markup of the parser's.
   static std::vector<TokenId> shown_tokens(const Services& services, bool parses) {
     std::vector<TokenId> ids;
@@ -167,19 +185,50 @@ class CompletionSink final : public Sink {
   const std::shared_ptr<const text::Tokenizer> tokenizer_;
   text::TextStream text_;
   const bool reports_tokens_, one_call_;
-  bool called_ = false;     // the one call is complete
-  const std::string echo_;  // the prompt
-  const TokenId first_;     // of it
+  bool called_ = false;              // the one call is complete
+  const std::string echo_;           // the prompt
+  const TokenId first_;              // of it
+  const std::string grammar_field_;  // of the request
   const int64_t max_tokens_;
   bool clamped_ = false;  // the context or the memory allows fewer tokens
   TokenReports reports_;
 };
 
-std::shared_ptr<const text::Grammar> compile(const text::Tokenizer& tokenizer,
-                                             const GrammarField& wanted) try {
-  return text::Grammar::compile(tokenizer, wanted.source);
-} catch (const Error& error) {
-  fail_param(error.code(), wanted.field, "'{}': {}", wanted.field, error.message());
+// Requests with the sinks of their answers, ready for the engine but for their grammar.
+struct Opening {
+  Engine& engine;  // outlives the server
+  std::shared_ptr<Responder> responder;
+  std::vector<Request> requests;
+  std::vector<std::unique_ptr<Sink>> sinks;
+};
+
+void open(Opening& opening) {
+  std::vector<std::weak_ptr<Generation>> generations;
+  for (auto& generation :
+       opening.engine.open(std::move(opening.requests), std::move(opening.sinks)))
+    generations.push_back(generation);
+  opening.responder->on_gone([generations] {
+    for (const auto& each : generations)
+      if (const auto running = each.lock()) running->cancel();
+  });
+}
+
+// Opens when the grammar is there; until then nothing but the client's leaving can stop it.
+void open_with_grammar(GrammarCompiler& compiler, const GrammarField& wanted, ErrorShape shape,
+                       Opening ready) {
+  const auto gone = std::make_shared<std::atomic<bool>>(false);
+  ready.responder->on_gone([gone] { *gone = true; });
+  const auto opening = std::make_shared<Opening>(std::move(ready));
+  auto done = [opening, shape = std::move(shape),
+               field = wanted.field](const GrammarCompiler::Result& result) {
+    answer_errors(opening->responder, shape, [&] {
+      if (const Error* error = std::get_if<Error>(&result)) throw named(*error, field);
+      for (Request& request : opening->requests)
+        request.constraint.grammar = std::get<std::shared_ptr<const text::Grammar>>(result);
+      open(*opening);
+    });
+  };
+  compiler.compile({wanted.source, [gone] { return !*gone; }, std::move(done)});
 }
 
 }  // namespace
@@ -198,11 +247,11 @@ void start_generation(const Services& services, const HttpRequest& http,
       return responder->send(
           context_length_error(prompt.field, tokens, context, {format->protocol(), http.id}));
   }
-  const auto grammar = fields.grammar ? compile(*services.tokenizer, *fields.grammar) : nullptr;
+  ErrorShape error_shape{format->protocol(), http.id};
   const AnswerSet::Shape shape{int(prompts.size()), fields.choices, fields.stream};
   const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format), shape);
-  std::vector<std::unique_ptr<Sink>> sinks;
-  std::vector<Request> requests;
+  Opening opening{services.engine, responder, {}, {}};
+  auto& [engine, _, requests, sinks] = opening;
   for (const Prompt& prompt : prompts) {
     for (int i = 0; i < fields.choices; i++) {
       sinks.push_back(std::make_unique<CompletionSink>(services, answers, int(sinks.size()),
@@ -212,18 +261,14 @@ void start_generation(const Services& services, const HttpRequest& http,
                           fields.limits,
                           fields.sampling,
                           fields.cache,
-                          {grammar, prompt.grammar_begins_after},
+                          {nullptr, prompt.grammar_begins_after},
                           fields.scores});
       requests.back().sampling.seed += uint64_t(i);
     }
   }
-  std::vector<std::weak_ptr<Generation>> generations;
-  for (auto& generation : services.engine.open(std::move(requests), std::move(sinks)))
-    generations.push_back(generation);
-  responder->on_gone([generations] {
-    for (const auto& each : generations)
-      if (const auto running = each.lock()) running->cancel();
-  });
+  if (!fields.grammar) return open(opening);
+  open_with_grammar(*services.grammars, *fields.grammar, std::move(error_shape),
+                    std::move(opening));
 }
 
 ReplyHead make_head(const Services& services, const GenerationFields& fields,

@@ -1,31 +1,19 @@
 #include "server/server.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "server/api_error.h"
+#include "server/grammar_compiler.h"
 
 namespace mantou::server {
 namespace {
 
-// The boundary of endpoints: what they throw becomes the answer.
 void run_endpoint(const Route& route, const Services& services, const HttpRequest& request,
                   const std::shared_ptr<Responder>& responder) {
-  const ErrorShape shape{route.protocol, request.id};
-  try {
-    route.endpoint(services, request, responder);
-  } catch (const Error& error) {
-    log_info("refused", {{"id", request.id}, {"error", error.message()}});
-    responder->send(error_response(error, shape));
-  } catch (const std::bad_alloc&) {
-    responder->send(error_response(Error(ErrorCode::kUnavailable, "out of memory"), shape));
-  } catch (const std::exception& other) {
-    log_error("endpoint", {{"id", request.id}, {"path", request.path}, {"error", other.what()}});
-    responder->send(error_response(Error(ErrorCode::kInternal, "unexpected failure"), shape));
-  }
+  answer_errors(responder, {route.protocol, request.id},
+                [&] { route.endpoint(services, request, responder); });
 }
 
 HttpResponse ending_response(const ErrorShape& shape) {
@@ -61,6 +49,7 @@ Server::Server(ServerOptions options)
 Server::~Server() { stop(std::chrono::milliseconds(0)); }
 
 void Server::attach(Services services) {
+  services.grammars = std::make_shared<GrammarCompiler>(services.tokenizer);
   auto shared = std::make_shared<const Services>(std::move(services));
   std::lock_guard lock(mutex_);
   services_ = std::move(shared);
@@ -81,6 +70,7 @@ void Server::stop(std::chrono::milliseconds grace) {
   jobs_.close();
   for (std::thread& worker : workers_) worker.join();
   workers_.clear();
+  if (const auto attached = services()) attached->grammars->close();
   http_->stop(grace);
 }
 

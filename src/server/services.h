@@ -17,6 +17,8 @@
 
 namespace mantou::server {
 
+class GrammarCompiler;
+
 // The server's defaults; a request's own fields win.
 struct RequestDefaults {
   SamplingParams sampling;
@@ -34,9 +36,10 @@ struct Services {
   std::string model_id;
   int64_t created = 0;  // seconds since 1970, for /v1/models
   RequestDefaults defaults;
-  text::OutputFormat output_format = {};  // how the model writes reasoning and tool calls
-  std::string model_path = {};            // of its file or directory
-  std::string build_info = {};            // this program's version
+  text::OutputFormat output_format = {};           // how the model writes reasoning and tool calls
+  std::string model_path = {};                     // of its file or directory
+  std::string build_info = {};                     // this program's version
+  std::shared_ptr<GrammarCompiler> grammars = {};  // Server::attach makes it
 };
 
 }  // namespace mantou::server

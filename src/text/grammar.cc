@@ -18,6 +18,17 @@ namespace {
   fail_param(code, "grammar", "grammar: {}", message);
 }
 
+ErrorCode code_of(BridgeCompileStatus status) {
+  switch (status) {
+    case BRIDGE_COMPILE_TOO_SLOW:
+      return ErrorCode::kUnsupported;
+    case BRIDGE_COMPILE_UNAVAILABLE:
+      return ErrorCode::kUnavailable;
+    default:
+      return ErrorCode::kInvalidArgument;
+  }
+}
+
 // A regular expression for exactly these texts.
 std::string any_of(const std::vector<std::string>& choices) {
   if (choices.empty())
@@ -92,12 +103,16 @@ Grammar::~Grammar() = default;
 std::shared_ptr<const Grammar> Grammar::compile(const Tokenizer& tokenizer, GrammarSource source) {
   const BridgeSource text = to_bridge(tokenizer, source);
   const GrammarVocabulary& vocabulary = tokenizer.grammar_vocabulary();
+  BridgeGrammar* grammar = nullptr;
+  const BridgeCompileStatus status =
+      bridge_grammar_compile(vocabulary.handle(), text.kind, to_slice(text.text), &grammar);
+  if (status != BRIDGE_COMPILE_OK) fail_with(code_of(status));
   auto compiled = std::make_unique<Compiled>();
-  compiled->handle.reset(
-      bridge_grammar_compile(vocabulary.handle(), text.kind, to_slice(text.text)));
-  if (!compiled->handle) fail_with(ErrorCode::kInvalidArgument);
+  compiled->handle.reset(grammar);
   return std::shared_ptr<const Grammar>(new Grammar(std::move(source), std::move(compiled)));
 }
+
+size_t Grammar::bytes() const { return bridge_grammar_bytes(compiled_->handle.get()); }
 
 struct GrammarMatcher::Row {
   BridgeHandle<BridgeRow> handle;

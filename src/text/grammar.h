@@ -37,11 +37,13 @@ class Grammar {
  public:
   // Milliseconds for most; the first with a tokenizer takes tenths of a second more. Throws
   // kInvalidArgument: the message names the path in a schema or the line in a grammar, param is
-  // "grammar".
+  // "grammar"; kUnsupported when it takes too long, which may be this machine's fault;
+  // kUnavailable when too many before it had to be given up.
   static std::shared_ptr<const Grammar> compile(const Tokenizer& tokenizer, GrammarSource source);
   ~Grammar();
 
   const GrammarSource& source() const { return source_; }
+  size_t bytes() const;  // of memory, about
 
  private:
   friend class GrammarMatcher;

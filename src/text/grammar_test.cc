@@ -264,6 +264,11 @@ TEST(Grammar, HostileTextIsRefusedAtOnce) {
        "nested"},
       {{GrammarKind::kLark, "start: \"" + repeat("a", 300000) + "\""}, "too long"},
       {{GrammarKind::kGbnf, repeat("#", 300000)}, "too long"},
+      {{GrammarKind::kRegex, repeat("\\w", 130000)}, "classes"},
+      {{GrammarKind::kLark, "start: /" + repeat("\\W", 130000) + "/"}, "classes"},
+      {{GrammarKind::kJsonSchema,
+        R"({"type":"string","pattern":")" + repeat("\\u005cd", 30000) + "\"}"},
+       "classes"},
   };
   for (const auto& hostile : cases) {
     const auto start = std::chrono::steady_clock::now();

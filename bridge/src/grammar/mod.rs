@@ -3,6 +3,7 @@
 
 mod disjoint;
 mod embedded;
+mod regex;
 mod schema;
 mod values;
 
@@ -11,15 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use llguidance::api::TopLevelGrammar;
-use llguidance::derivre::{RegexAst, RegexBuilder};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{
     InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv,
 };
 use llguidance::{Matcher, ParserFactory};
 
-use crate::bounded::{self, Bounds, Strays};
-use crate::ffi::{Result, Slice, array, free_handle, guard, handle};
+use crate::bounded::{self, Bounds, Stopped, Strays};
+use crate::ffi::{Result, Slice, array, free_handle, guard, handle, set_last_error};
 use crate::tokenizer::TokenView;
 
 /// A source longer than this is refused.
@@ -27,10 +27,14 @@ const MAX_SOURCE: usize = 256 << 10;
 const MAX_MESSAGE: usize = 300;
 /// Of the lexer of one row, 1 to 2 kB each.
 const MAX_LEXER_STATES: usize = 50_000;
+/// At one place of the text, four for each property that may come next; a few milliseconds of work.
+const MAX_ROW_ITEMS: usize = 8_000;
+/// Of all the places that a mask looks at, about 20 ms of work.
+const MAX_MASK_ITEMS: usize = 400_000;
 /// What compiling may take. Its parsers are recursive: the stack is enough for MAX_SOURCE opening brackets.
 const BOUNDS: Bounds = Bounds {
     stack: if cfg!(debug_assertions) { 8 << 30 } else { 1 << 30 },
-    memory: 512 << 20,
+    memory: 256 << 20,
     time: Duration::from_secs(10),
 };
 
@@ -91,21 +95,57 @@ impl Vocabulary {
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
         limits.max_lexer_states = MAX_LEXER_STATES;
+        limits.max_items_in_row = MAX_ROW_ITEMS;
+        limits.step_max_items = MAX_MASK_ITEMS;
         Ok(Vocabulary { factory: Arc::new(factory), ends: ends.into(), strays: Arc::default() })
     }
 
-    fn compile(&self, kind: Kind, source: &str) -> Result<Grammar> {
+    fn compile(&self, kind: Kind, source: &str) -> std::result::Result<Grammar, Refusal> {
         if source.len() > MAX_SOURCE {
-            return Err(format!("{} bytes are too long, the limit is {MAX_SOURCE}", source.len()));
+            let size = source.len();
+            return Err(Refusal::wrong(format!(
+                "{size} bytes are too long, the limit is {MAX_SOURCE}"
+            )));
         }
         let (factory, owned) = (Arc::clone(&self.factory), source.to_owned());
-        let start =
-            bounded::run("grammar", &BOUNDS, &self.strays, move || compile(&factory, kind, &owned))
-                .unwrap_or_else(|stopped| Err(format!("it cannot be compiled: {stopped}")))
-                .map_err(|message| shorten(&message))?;
+        let work = move || compile(&factory, kind, &owned);
+        let done =
+            bounded::run("grammar", &BOUNDS, &self.strays, work).map_err(Refusal::stopped)?;
+        let start = done.result.map_err(|message| Refusal::wrong(shorten(&message)))?;
         let row = Row { matcher: start, ends: Arc::clone(&self.ends), ended: false };
-        Ok(Grammar(Mutex::new(row)))
+        Ok(Grammar { start: Mutex::new(row), bytes: done.kept })
     }
+}
+
+/// Why there is no grammar.
+struct Refusal {
+    status: CompileStatus,
+    message: String,
+}
+
+impl Refusal {
+    fn wrong(message: String) -> Refusal {
+        Refusal { status: CompileStatus::Wrong, message }
+    }
+
+    fn stopped(stopped: Stopped) -> Refusal {
+        let status = match stopped {
+            Stopped::Memory => CompileStatus::Wrong,
+            Stopped::Time => CompileStatus::TooSlow,
+            Stopped::Strays | Stopped::NoThread(_) => CompileStatus::Unavailable,
+        };
+        Refusal { status, message: format!("it cannot be compiled: {stopped}") }
+    }
+}
+
+/// BridgeCompileStatus.
+#[repr(C)]
+#[derive(Clone, Copy)]
+enum CompileStatus {
+    Ok,
+    Wrong,
+    TooSlow,
+    Unavailable,
 }
 
 #[derive(Clone, Copy)]
@@ -119,13 +159,19 @@ enum Kind {
 const KINDS: [Kind; 3] = [Kind::JsonSchema, Kind::Regex, Kind::Lark];
 
 /// A compiled grammar at its start, which rows copy.
-pub struct Grammar(Mutex<Row>);
+pub struct Grammar {
+    start: Mutex<Row>,
+    bytes: usize, // about
+}
 
 fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Matcher> {
     let grammar = match kind {
         Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema::prepare(source)?),
-        Kind::Regex => TopLevelGrammar::from_regex(check_regex(source)?),
-        Kind::Lark => TopLevelGrammar::from_lark(embedded::prepare(source)?),
+        Kind::Regex => TopLevelGrammar::from_regex(regex::check(source)?),
+        Kind::Lark => {
+            regex::check_size(source)?;
+            TopLevelGrammar::from_lark(embedded::prepare(source)?)
+        }
     };
     let mut matcher = Matcher::new(factory.create_parser(grammar));
     match matcher.get_error() {
@@ -134,19 +180,6 @@ fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Matcher>
             Err(one_line(&matcher.get_error().unwrap_or_default()))
         }
         None => Ok(matcher),
-    }
-}
-
-/// llguidance rewrites expressions before it parses them, and takes some for other than they are.
-fn check_regex(source: &str) -> Result<&str> {
-    if source.contains("<stop>") {
-        return Err("groups of a regular expression cannot be named stop".into());
-    }
-    let parsed = RegexBuilder::new().mk(&RegexAst::Regex(source.to_owned()));
-    match parsed {
-        Ok(_) if source.is_empty() => Ok("(?:)"),
-        Ok(_) => Ok(source),
-        Err(e) => Err(format!("{}: regular expression {source:?}", reason(&e.to_string()))),
     }
 }
 
@@ -163,9 +196,18 @@ fn shorten(message: &str) -> String {
     }
 }
 
+/// llguidance's words for limits that a grammar exceeds.
+const LIMITS: &[&str] =
+    &["Too many items", "Current row has", "too many states", "too many expressions", "panic"];
+
 fn one_line(error: &str) -> String {
     if error.contains("NoExtensionBias") {
         return "no token of the vocabulary fits here".into();
+    }
+    if LIMITS.iter().any(|limit| error.contains(limit)) {
+        return "it has too many alternatives at this place of the text, or an expression that takes too \
+                much work"
+            .into();
     }
     let error = error.split("<backtrace>").next().unwrap_or(error);
     let lines = error.lines().map(str::trim).filter(|l| !l.is_empty() && *l != "<non-verbose/>");
@@ -270,12 +312,27 @@ unsafe extern "C" fn bridge_grammar_compile(
     vocabulary: *const Vocabulary,
     kind: c_uint,
     source: Slice,
-) -> *mut Grammar {
-    guard(std::ptr::null_mut(), || {
+    out: *mut *mut Grammar,
+) -> CompileStatus {
+    guard(CompileStatus::Wrong, || {
         let kind = *KINDS.get(kind as usize).ok_or("there is no such kind of grammar")?;
         let source = unsafe { source.text("the grammar")? };
-        handle(unsafe { &*vocabulary }.compile(kind, source))
+        match unsafe { &*vocabulary }.compile(kind, source) {
+            Ok(grammar) => {
+                unsafe { *out = handle(Ok(grammar))? };
+                Ok(CompileStatus::Ok)
+            }
+            Err(refusal) => {
+                set_last_error(&refusal.message);
+                Ok(refusal.status)
+            }
+        }
     })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bridge_grammar_bytes(grammar: *const Grammar) -> usize {
+    unsafe { &*grammar }.bytes
 }
 
 #[unsafe(no_mangle)]
@@ -286,7 +343,7 @@ unsafe extern "C" fn bridge_grammar_free(grammar: *mut Grammar) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bridge_row_new(grammar: *const Grammar) -> *mut Row {
     guard(std::ptr::null_mut(), || {
-        let start = unsafe { &*grammar }.0.lock().map_err(|e| e.to_string())?;
+        let start = unsafe { &*grammar }.start.lock().map_err(|e| e.to_string())?;
         handle(Ok(start.fork()))
     })
 }

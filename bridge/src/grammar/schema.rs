@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::disjoint::Comparison;
+use super::regex;
 use super::values::{
     Harmless, apply_number_format, check_constant, check_constants, check_factor, check_harmless,
     check_number, check_pattern, check_property_count, check_type, count_of, fail, format_of,
@@ -15,6 +16,8 @@ use crate::ffi::Result;
 
 /// Levels of JSON; each costs the compiler stack.
 const MAX_DEPTH: usize = 100;
+/// Properties of one object that may be left out: any of them may come next, which is work for each token.
+const MAX_OPTIONAL: usize = 1_000;
 /// Between values: up to two spaces, or one or two line ends and an indentation. More would let a model
 /// go on with blanks for ever.
 const WHITESPACE: &str = r"\x20{1,2}|(\r?\n){1,2}[\x20\t]{0,64}";
@@ -26,6 +29,7 @@ enum Form {
     Schema,
     Schemas,
     SchemaMap,
+    PropertyMap,
     Items,
     AdditionalItems,
     PatternMap,
@@ -106,7 +110,7 @@ const KEYWORDS: &[(&str, Form)] = &[
     ("pattern", Form::Pattern),
     ("patternProperties", Form::PatternMap),
     ("prefixItems", Form::Schemas),
-    ("properties", Form::SchemaMap),
+    ("properties", Form::PropertyMap),
     ("propertyNames", Form::Only(Harmless::True)),
     ("readOnly", Form::Note),
     ("required", Form::Names),
@@ -131,6 +135,7 @@ pub fn prepare(text: &str) -> Result<Value> {
         comparison: Comparison::new(&schema),
         places: HashSet::new(),
         references: Vec::new(),
+        classes: 0,
     };
     let mut prepared = match walk.schema(&schema, "")? {
         Value::Object(map) => map,
@@ -176,6 +181,7 @@ struct Walk<'a> {
     comparison: Comparison<'a>,
     places: HashSet<String>,           // JSON pointers of schemas
     references: Vec<(String, String)>, // where, to which pointer
+    classes: usize,                    // of Unicode, in all patterns so far
 }
 
 fn below(path: &str, key: &str) -> String {
@@ -229,10 +235,14 @@ impl<'a> Walk<'a> {
             Form::Only(harmless) => return check_harmless(harmless, key, value, at),
             Form::Schema => return self.schema(value, at).map(Some),
             Form::Schemas | Form::OneOf => return self.list(form, value, at).map(Some),
+            Form::PropertyMap => {
+                check_optional(value, siblings.get("required"), at)?;
+                return self.map(value, at).map(Some);
+            }
             Form::SchemaMap => return self.map(value, at).map(Some),
             Form::PatternMap => {
                 for pattern in value.as_object().into_iter().flat_map(Map::keys) {
-                    check_pattern(pattern, &below(at, pattern))?;
+                    self.pattern(pattern, &below(at, pattern))?;
                 }
                 return self.map(value, at).map(Some);
             }
@@ -264,11 +274,19 @@ impl<'a> Walk<'a> {
             Form::Number | Form::Bound => check_number(value, at)?,
             Form::Factor => check_factor(value, at)?,
             Form::Pattern => match value.as_str() {
-                Some(pattern) => check_pattern(pattern, at)?,
+                Some(pattern) => self.pattern(pattern, at)?,
                 None => return fail(at, "must be a string"),
             },
         }
         Ok(Some(value.clone()))
+    }
+
+    fn pattern(&mut self, pattern: &str, at: &str) -> Result<()> {
+        self.classes += regex::class_count(pattern);
+        if self.classes > regex::MAX_CLASSES {
+            return fail(at, "the patterns up to here hold too many classes such as \\w or \\p{L}");
+        }
+        check_pattern(pattern, at)
     }
 
     fn list(&mut self, form: Form, value: &'a Value, at: &str) -> Result<Value> {
@@ -323,6 +341,22 @@ impl<'a> Walk<'a> {
             ends.extend(passed);
         }
         Ok(())
+    }
+}
+
+fn check_optional(properties: &Value, required: Option<&Value>, at: &str) -> Result<()> {
+    let Some(properties) = properties.as_object() else { return Ok(()) };
+    let required: HashSet<&str> =
+        required.and_then(strings).unwrap_or_default().into_iter().collect();
+    let optional = properties.keys().filter(|name| !required.contains(&***name)).count();
+    match optional {
+        0..=MAX_OPTIONAL => Ok(()),
+        _ => fail(
+            at,
+            format_args!(
+                "{optional} properties that are not required are too many, the limit is {MAX_OPTIONAL}"
+            ),
+        ),
     }
 }
 

@@ -82,8 +82,10 @@ impl Template {
     fn render(&self, context: &str) -> std::result::Result<String, Failure> {
         let (environment, owned) = (Arc::clone(&self.environment), context.to_owned());
         let work = move || render(&environment, &owned);
-        bounded::run("template", &bounds(context), &self.strays, work)
-            .unwrap_or_else(|stopped| Err(Failure::stopped(&stopped)))
+        match bounded::run("template", &bounds(context), &self.strays, work) {
+            Ok(done) => done.result,
+            Err(stopped) => Err(Failure::stopped(&stopped)),
+        }
     }
 }
 
@@ -104,7 +106,7 @@ impl Failure {
     fn stopped(stopped: &Stopped) -> Failure {
         let message = format!("{NAME}: {stopped}");
         match stopped {
-            Stopped::NoThread(_) => Failure::NoMemory(message),
+            Stopped::NoThread(_) | Stopped::Strays => Failure::NoMemory(message),
             _ => Failure::Failed(message),
         }
     }

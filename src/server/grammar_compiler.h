@@ -1,0 +1,73 @@
+// Compiles the grammars of requests on threads of its own, so that one that takes long holds up
+// nobody who does not ask for a grammar. Keeps those used last: clients send the same schema or
+// tools again and again. Owned by the Server; any thread.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mailbox.h"
+#include "text/grammar.h"
+#include "text/tokenizer.h"
+
+namespace mantou::server {
+
+class GrammarCompiler {
+ public:
+  struct Options {
+    int threads = 2;
+    size_t max_waiting = 256;
+    size_t max_kept = 64;
+    size_t max_kept_bytes = 64 << 20;  // of memory, by Grammar::bytes()
+  };
+  // An Error is what Grammar::compile threw.
+  using Result = std::variant<std::shared_ptr<const text::Grammar>, Error>;
+  struct Job {
+    text::GrammarSource source;
+    std::function<bool()> is_wanted;          // false: it is not worth the work any more
+    std::function<void(const Result&)> done;  // throws nothing
+  };
+
+  explicit GrammarCompiler(std::shared_ptr<const text::Tokenizer> tokenizer)
+      : GrammarCompiler(std::move(tokenizer), Options()) {}
+  GrammarCompiler(std::shared_ptr<const text::Tokenizer> tokenizer, Options options);
+  ~GrammarCompiler();  // as close()
+  GrammarCompiler(const GrammarCompiler&) = delete;
+  GrammarCompiler& operator=(const GrammarCompiler&) = delete;
+
+  // Calls job.done once, unless job.is_wanted says otherwise: before it returns when the result is
+  // kept from before, else on a thread of the compiler's. Throws kResourceExhausted when too many
+  // wait, kUnavailable behind close().
+  void compile(Job job);
+
+  void close();  // ends what waits with kUnavailable; waits for what is being compiled
+
+ private:
+  struct Kept {
+    text::GrammarSource source;
+    Result result;
+    size_t bytes;
+  };
+
+  void run(Job& job);
+  Result compile(const text::GrammarSource& source) const;
+  const Result* find(const text::GrammarSource& source);  // mutex_ is held
+  void keep(const text::GrammarSource& source, const Result& result);
+
+  const std::shared_ptr<const text::Tokenizer> tokenizer_;
+  const Options options_;
+  std::mutex mutex_;      // of the three below
+  std::list<Kept> kept_;  // used last, first
+  size_t kept_bytes_ = 0;
+  bool closed_ = false;
+  Mailbox<Job> waiting_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace mantou::server
