@@ -32,6 +32,8 @@ struct TokenizerSource {
   int64_t bos_id = -1, eos_id = -1;                        // GGUF only
   // Ids that end a generation, from every place a checkpoint names them.
   std::vector<int32_t> end_ids;
+  // Also at the tokens whose texts are known to end a turn, where the checkpoint forgot to say so.
+  bool ends_by_text = true;
 
   std::string chat_template;                           // the default template; empty: none
   std::map<std::string, std::string> named_templates;  // "tool_use", "rag", …

@@ -3,7 +3,10 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "base/cpu_count.h"
 #include "base/log.h"
@@ -12,6 +15,7 @@
 #include "cli/cache_options.h"
 #include "cli/find_model.h"
 #include "hub/config_reader.h"
+#include "hub/directory_config.h"
 #include "hub/model_artifact.h"
 #include "models/registry.h"
 #include "runtime/model_executor.h"
@@ -35,6 +39,19 @@ TextSide build_text(const TokenizerSource& source) {
   return side;
 }
 
+// With --exact, the ends are those of mlx-lm (utils.py): eos_token_id of generation_config.json, of
+// config.json where that has none, and the tokenizer's own.
+TokenizerSource tokenizer_source(const hub::ModelArtifact& artifact, Exact exact) {
+  TokenizerSource source = artifact.tokenizer();
+  if (exact == Exact::kNo) return source;
+  source.ends_by_text = false;
+  std::vector<int32_t> ends;
+  hub::add_end_ids(artifact.generation_config(), artifact.path().string(),
+                   std::numeric_limits<int32_t>::max(), ends);
+  if (!ends.empty()) source.end_ids = std::move(ends);
+  return source;
+}
+
 // What a checkpoint recommends; absent fields keep the built-in defaults.
 SamplingParams recommended_sampling(const hub::ModelArtifact& artifact) {
   const hub::ConfigReader config = hub::generation_config_reader(artifact);
@@ -54,7 +71,8 @@ SamplingParams recommended_sampling(const hub::ModelArtifact& artifact) {
 LoadedModel load_model(const ModelOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto artifact = hub::ModelArtifact::open(find_model(options));
-  std::future<TextSide> text = std::async(std::launch::async, build_text, artifact->tokenizer());
+  std::future<TextSide> text =
+      std::async(std::launch::async, build_text, tokenizer_source(*artifact, options.exact));
 
   LoadedModel loaded;
   loaded.name = artifact->name();

@@ -205,6 +205,7 @@ class BridgedTokenizer final : public Tokenizer {
     };
     add(find_eos(source));
     for (const int32_t id : source.end_ids) add(id);
+    if (!source.ends_by_text) return;
     const bool harmony = id_of(kHarmonyReturn) >= 0;
     for (const std::string_view text : kEndTexts) {
       const TokenId id = id_of(text);

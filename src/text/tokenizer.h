@@ -50,8 +50,8 @@ class Tokenizer {
   // Decoded text loses one space at its very beginning: SentencePiece puts one before the first
   // word.
   virtual bool drops_leading_space() const { return false; }
-  // eos, eot and eom ids of the checkpoint plus the known end texts found in the vocabulary
-  // (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
+  // eos, eot and eom ids of the checkpoint plus, with ends_by_text, the known end texts found in
+  // the vocabulary (<|im_end|>, <|eot_id|>, <end_of_turn>, <|endoftext|>, …).
   virtual const std::vector<TokenId>& end_ids() const = 0;
 
   // Made by the first grammar that asks for it.

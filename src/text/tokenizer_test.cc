@@ -227,6 +227,8 @@ TEST(TokenizerTest, EndIdsAreCollectedFromEverywhere) {
   const auto tokenizer = Tokenizer::build(source);
   EXPECT_THAT(tokenizer->end_ids(),
               ElementsAre(7, tokenizer->id_of("<|im_end|>"), tokenizer->id_of("<|endoftext|>")));
+  source.ends_by_text = false;
+  EXPECT_THAT(Tokenizer::build(source)->end_ids(), ElementsAre(7));
 }
 
 TEST(TokenizerTest, TokensAreDescribed) {
