@@ -69,7 +69,10 @@ class CpuBackend final : public Backend {
     ropes_.clear();
     logits_ = Tensor();
   }
-  void end_step() override { layout_ = nullptr; }
+  void end_step() override {
+    layout_ = nullptr;
+    buffers_.end_step();
+  }
 
   Tensor embed(const Weight& table, std::span<const int32_t> tokens, float scale) override {
     const RawWeight& raw = static_cast<const TableStorage*>(table.storage())->raw;
