@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "server/api_error.h"
 #include "server/grammar_compiler.h"
+#include "server/template_caps.h"
 
 namespace mantou::server {
 namespace {
@@ -50,6 +51,7 @@ Server::~Server() { stop(std::chrono::milliseconds(0)); }
 
 void Server::attach(Services services) {
   services.grammars = std::make_shared<GrammarCompiler>(services.tokenizer);
+  services.template_caps = template_caps(*services.chat_template);
   auto shared = std::make_shared<const Services>(std::move(services));
   std::lock_guard lock(mutex_);
   services_ = std::move(shared);

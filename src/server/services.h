@@ -40,6 +40,7 @@ struct Services {
   std::string model_path = {};                     // of its file or directory
   std::string build_info = {};                     // this program's version
   std::shared_ptr<GrammarCompiler> grammars = {};  // Server::attach makes it
+  nlohmann::ordered_json template_caps = {};       // Server::attach finds them out
 };
 
 }  // namespace mantou::server

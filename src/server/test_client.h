@@ -247,7 +247,7 @@ class ByteTokenizer final : public text::Tokenizer {
 };
 
 // "role:content\n" for each message, then the tools and the further variables as JSON.
-class LineTemplate final : public text::ChatTemplate {
+class LineTemplate : public text::ChatTemplate {
  public:
   bool is_fallback() const override { return false; }
   text::ChatPrompt render(const nlohmann::ordered_json& messages,

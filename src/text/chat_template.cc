@@ -58,6 +58,18 @@ class BridgedTemplate final : public ChatTemplate {
   std::string_view source() const override { return source_; }
 
   ChatPrompt render(const ordered_json& given, const ChatOptions& options) const override {
+    ChatPrompt prompt = write(given, options);
+    prompt.ids = tokenizer_->encode(
+        prompt.text, {.add_special = true, .add_eos = false, .literal = prompt.literal});
+    return prompt;
+  }
+  std::string render_text(const ordered_json& given, const ChatOptions& options) const override {
+    return write(given, options).text;
+  }
+
+ private:
+  // All but the ids.
+  ChatPrompt write(const ordered_json& given, const ChatOptions& options) const {
     ordered_json messages = normalize_messages(given);
     ordered_json context = variables(options);
     const std::string mark = SpecialMarks::choose(to_text(messages) + to_text(context));
@@ -69,12 +81,9 @@ class BridgedTemplate final : public ChatTemplate {
     std::string rendered = run_with_content(with_tools ? *tool_use_ : *default_, context);
     if (options.continue_final_message) cut_behind_final(rendered, continued);
     auto [text, literal] = marks_.unmarked(rendered, mark);
-    std::vector<TokenId> ids =
-        tokenizer_->encode(text, {.add_special = true, .add_eos = false, .literal = literal});
-    return {std::move(text), std::move(literal), std::move(ids)};
+    return {std::move(text), std::move(literal), {}};
   }
 
- private:
   BridgeHandle<BridgeTemplate> compile(std::string_view source, const char* name) const {
     BridgeHandle<BridgeTemplate> compiled(bridge_template_compile(to_slice(source)));
     if (!compiled) {

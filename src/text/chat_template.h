@@ -42,6 +42,11 @@ class ChatTemplate {
   // raise_exception is its message.
   virtual ChatPrompt render(const nlohmann::ordered_json& messages,
                             const ChatOptions& options) const = 0;
+  // render().text alone, without the work that its ids are.
+  virtual std::string render_text(const nlohmann::ordered_json& messages,
+                                  const ChatOptions& options) const {
+    return render(messages, options).text;
+  }
 };
 
 }  // namespace mantou::text

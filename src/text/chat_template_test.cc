@@ -62,6 +62,16 @@ TEST(ChatTemplateTest, RendersAndEncodes) {
             "<|im_start|>user\na<|im_end|>\n");
 }
 
+TEST(ChatTemplateTest, TheTextAloneIsTheSame) {
+  const Chat chat(kChatMl);
+  const ordered_json messages = ordered_json::parse(
+      R"([{"role":"user","content":"<s> a"},{"role":"assistant","content":"b"}])");
+  for (const bool continues : {false, true}) {
+    const ChatOptions options{.continue_final_message = continues};
+    EXPECT_EQ(chat.chat->render_text(messages, options), chat.chat->render(messages, options).text);
+  }
+}
+
 TEST(ChatTemplateTest, ChatMlStandsIn) {
   const Chat chat("");
   EXPECT_TRUE(chat.chat->is_fallback());

@@ -69,6 +69,30 @@ TEST_F(ServerTest, PropsSayWhatIsServed) {
     EXPECT_TRUE(props.contains(key)) << key;
 }
 
+class CountingTemplate final : public LineTemplate {
+ public:
+  text::ChatPrompt render(const nlohmann::ordered_json& messages,
+                          const text::ChatOptions& options) const override {
+    ++renders;
+    return LineTemplate::render(messages, options);
+  }
+  mutable std::atomic<int> renders = 0;
+};
+
+TEST_F(ServerTest, PropsRenderNothing) {
+  start();
+  const auto counting = std::make_shared<CountingTemplate>();
+  server_->attach({*engine_, std::make_shared<ByteTokenizer>(), counting, "org/tiny", 1700000000,
+                   defaults_, output_format_});
+  const int before = counting->renders;
+  EXPECT_GT(before, 0);
+  for (int i = 0; i < 3; i++) {
+    TestClient client(port());
+    EXPECT_EQ(client.get("/props").json()["chat_template_caps"]["supports_tools"], true);
+  }
+  EXPECT_EQ(counting->renders, before);
+}
+
 TEST_F(ServerTest, SlotsShowRows) {
   std::atomic<bool> go = false;
   std::atomic<int> steps = 0;

@@ -51,8 +51,9 @@ void apply_template(const Services& services, const HttpRequest& request,
                     const std::shared_ptr<Responder>& responder) {
   const ChatRequest chat = parse_chat_request(request.body, services.defaults,
                                               services.engine.capabilities().vocab_size);
-  const text::ChatPrompt prompt = services.chat_template->render(chat.messages, chat.chat);
-  responder->send({200, to_text(Json{{"prompt", prompt.text}})});
+  responder->send(
+      {200,
+       to_text(Json{{"prompt", services.chat_template->render_text(chat.messages, chat.chat)}})});
 }
 
 }  // namespace mantou::server
