@@ -54,6 +54,37 @@ HttpProblem problem_of(const error_code& error) {
   return {400, "malformed HTTP request: " + error.message()};
 }
 
+// A name or address and perhaps a port, of the characters that RFC 3986 knows there.
+bool is_authority(std::string_view text) {
+  constexpr std::string_view kMarks = "-._~!$&'()*+,;=%:[]";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    const bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+    return letter || (c >= '0' && c <= '9') || kMarks.find(c) != kMarks.npos;
+  });
+}
+
+// Whom the request is for, which becomes its one Host header: RFC 9112, 3.2. Of an absolute target,
+// as proxies are sent it, the authority counts and `target` keeps the rest.
+std::optional<HttpProblem> read_host(size_t count, std::string_view& target, HttpRequest& request) {
+  if (count > 1) return HttpProblem{400, "there is more than one Host header"};
+  if (!request.http_1_0 && request.header("host").empty())
+    return HttpProblem{400, "the Host header is missing"};
+  if (!request.header("host").empty() && !is_authority(request.header("host")))
+    return HttpProblem{400, "the Host header is malformed"};
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!equal_ignoring_case(target.substr(0, scheme.size()), scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const std::string host(target.substr(0, target.find_first_of("/?#")));
+    if (!is_authority(host)) return HttpProblem{400, "the request's target has a malformed host"};
+    target.remove_prefix(host.size());
+    std::erase_if(request.headers,
+                  [](const auto& header) { return equal_ignoring_case(header.first, "host"); });
+    request.headers.emplace_back("Host", host);
+    break;
+  }
+  return std::nullopt;
+}
+
 // Fills everything but the body; says what is wrong with the header, if anything.
 std::optional<HttpProblem> read_head(const http::request_parser<http::string_body>& parser,
                                      HttpRequest& request) {
@@ -66,19 +97,14 @@ std::optional<HttpProblem> read_head(const http::request_parser<http::string_bod
     request.headers.emplace_back(view(field.name_string()), view(field.value()));
 
   std::string_view target = view(message.target());
-  if (target.starts_with("http://")) {
-    target.remove_prefix(7);
-    const size_t path = target.find('/');
-    target = path == target.npos ? "/" : target.substr(path);
-  }
+  if (auto problem = read_host(message.count(http::field::host), target, request)) return problem;
   target = target.substr(0, target.find('#'));
   const size_t question = std::min(target.find('?'), target.size());
   request.query = target.substr(std::min(question + 1, target.size()));
   if (!percent_decode(target.substr(0, question), request.path))
     return HttpProblem{400, "the path holds a malformed %-sequence"};
+  if (request.path.empty()) request.path = "/";  // of an absolute target
 
-  if (!request.http_1_0 && request.header("host").empty())
-    return HttpProblem{400, "the Host header is missing"};
   if (request.method == "POST" && !parser.content_length() && !parser.chunked())
     return HttpProblem{411, "a POST needs Content-Length or chunked encoding"};
   const std::string_view expect = request.header("expect");

@@ -92,6 +92,16 @@ TEST(RequestReader, ProblemsHaveTheirStatus) {
       {"GET / HTTP/2.0\r\nHost: h\r\n\r\n", 400},
       {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
       {"GET / HTTP/1.1\r\n\r\n", 400},  // no Host
+      // RFC 9112, 3.2: several, or one that is none; RFC 9110, 4.2.1: a URI without a host.
+      {"GET / HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: h\r\nX: y\r\nhost: other\r\n\r\n", 400},
+      {"GET / HTTP/1.0\r\nHost: h\r\nHost: h\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: h other\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: h/path\r\n\r\n", 400},
+      {"GET / HTTP/1.1\r\nHost: user@h\r\n\r\n", 400},
+      {"GET http://h/ HTTP/1.1\r\n\r\n", 400},
+      {"GET http:///path HTTP/1.1\r\nHost: h\r\n\r\n", 400},
+      {"GET http://user@h/ HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n", 400},
       {"GET /%4 HTTP/1.1\r\nHost: h\r\n\r\n", 400},
@@ -130,6 +140,23 @@ TEST(RequestReader, TargetsAndVersions) {
   feed(absolute, "GET http://host:80/path?q#f HTTP/1.1\r\nHost: h\r\n\r\n", 1000, rest);
   const HttpRequest request = absolute.take();
   EXPECT_EQ(request.path, "/path");
+  // RFC 9112, 3.2.2: the target's host counts, Host is ignored.
+  const struct {
+    std::string target, host, path, query;
+  } targets[] = {{"http://host:80/path?q#f", "host:80", "/path", "q"},
+                 {"http://host", "host", "/", ""},
+                 {"HTTP://host?q", "host", "/", "q"},
+                 {"https://[::1]:8080/a/b", "[::1]:8080", "/a/b", ""},
+                 {"/path?http://host/", "h", "/path", "http://host/"}};
+  for (const auto& expected : targets) {
+    RequestReader reader{HttpLimits{}};
+    feed(reader, "GET " + expected.target + " HTTP/1.1\r\nHost: h\r\n\r\n", 1000, rest);
+    const HttpRequest got = reader.take();
+    EXPECT_EQ(got.header("host"), expected.host) << expected.target;
+    EXPECT_EQ(got.path, expected.path) << expected.target;
+    EXPECT_EQ(got.query, expected.query) << expected.target;
+    EXPECT_EQ(got.headers.size(), 1u);
+  }
   RequestReader old{HttpLimits{}};
   feed(old, "GET / HTTP/1.0\r\n\r\n", 1000, rest);
   EXPECT_TRUE(old.take().http_1_0);
