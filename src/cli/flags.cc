@@ -201,6 +201,7 @@ class Parser {
     }
     take_words(verb_, words_, options_);
     check_remote();
+    check_limits();
   }
 
  private:
@@ -217,6 +218,15 @@ class Parser {
         fail_param(ErrorCode::kInvalidArgument, name, "{} is for the server of --url: add --url",
                    name);
     }
+  }
+
+  // Every answer would have to be longer than it may be.
+  void check_limits() const {
+    const LimitOptions& limits = options_.limits;
+    if (limits.max_tokens.value_or(-1) >= 0 && limits.min_tokens > *limits.max_tokens)
+      fail_param(ErrorCode::kInvalidArgument, "--min-tokens",
+                 "--min-tokens ({}) is more than --max-tokens ({}): no answer could be that long",
+                 limits.min_tokens, *limits.max_tokens);
   }
 
   void read_flag(const std::string& arg) {

@@ -67,9 +67,11 @@ std::vector<Flag> serve_flags() {
        .verbs = kServe,
        .group = FlagGroup::kServer,
        .value = "KEY",
-       .help = "Requests must bring this key (or one of several, with commas between) as a bearer "
-               "token or as x-api-key; only /health answers without. The environment hides it from "
-               "lists of processes. May be given more than once.",
+       .help =
+           "Requests must bring this key (or one of several, with commas between) as a bearer "
+           "token or as x-api-key; only /health and the list of routes at / (also as /v1/health "
+           "and /v1) answer without. The environment hides it from lists of processes. May be "
+           "given more than once.",
        .target = FIELD(server.api_keys),
        .default_text = "none"},
       {.name = "api-key-file",

@@ -347,6 +347,19 @@ TEST(Refusals, AServerElsewhereIsNotToldHowToRun) {
             "--api-key is for the server of --url: add --url");
 }
 
+TEST(Refusals, AnAnswerCannotBeLongerThanItMay) {
+  for (const char* verb : {"serve", "chat", "generate"}) {
+    const Error error = refused(verb, {"--min-tokens", "9", "-n", "8"});
+    EXPECT_EQ(error.param(), "--min-tokens");
+    EXPECT_EQ(error.message(),
+              "--min-tokens (9) is more than --max-tokens (8): no answer could be that long");
+  }
+  EXPECT_THAT(refused("serve", {"-n", "8"}, {{"MANTOU_MIN_TOKENS", "9"}}).message(),
+              HasSubstr("--max-tokens (8)"));
+  EXPECT_EQ(parse_line("serve", {"--min-tokens", "9", "-n", "9"}).limits.min_tokens, 9);
+  EXPECT_EQ(parse_line("serve", {"--min-tokens", "9", "-n", "-1"}).limits.min_tokens, 9);
+}
+
 TEST(Refusals, OutOfRangeNamesFlagAndRange) {
   const Error error = refused("serve", {"--port", "65536"});
   EXPECT_EQ(error.param(), "--port");
