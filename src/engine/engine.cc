@@ -4,12 +4,15 @@
 #include <optional>
 #include <utility>
 
+#include "engine/token_limit.h"
+
 namespace mantou {
 
 Engine::Engine(std::unique_ptr<Executor> executor, EngineOptions options)
     : options_(options),
       executor_(std::move(executor)),
       capabilities_(executor_->capabilities()),
+      longest_row_(mantou::longest_row(*executor_, options_.steps.state_bytes)),
       thread_([this] { run(); }) {}
 
 Engine::~Engine() { shutdown(std::chrono::milliseconds(0)); }
@@ -72,7 +75,7 @@ bool Engine::shutdown(std::chrono::milliseconds grace) {
     std::unique_lock lock(mutex_);
     accepting_ = false;
     drained = all_finished_.wait_for(lock, grace, [this] { return open_.empty(); });
-    for (const auto& [id, generation] : open_) generation->cancel();
+    for (const auto& [id, generation] : open_) generation->cancel(CancelReason::kShutdown);
   }
   mailbox_.close();
   thread_.join();

@@ -33,6 +33,9 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   const Capabilities& capabilities() const { return capabilities_; }
+  // Tokens that a row may have, prompt and answer together: the context, or less where the memory
+  // for states is too small for it.
+  int64_t longest_row() const { return longest_row_; }
 
   // Queues the request; its id is given here. Errors, after which the sink is gone without a call:
   // kResourceExhausted (the queue is full), kUnavailable (shutting down).
@@ -60,6 +63,7 @@ class Engine {
   const EngineOptions options_;
   const std::unique_ptr<Executor> executor_;
   const Capabilities capabilities_;
+  const int64_t longest_row_;
   const std::shared_ptr<Generation::Shared> shared_ = std::make_shared<Generation::Shared>();
   Mailbox<std::vector<std::shared_ptr<Generation>>> mailbox_;
 

@@ -413,8 +413,11 @@ TEST_P(EngineTest, ShutdownDrainsWithinTheGraceAndCancelsAfterIt) {
   const auto before = Clock::now();
   EXPECT_FALSE(engine_->shutdown(50ms));
   EXPECT_LT(Clock::now() - before, 5s);
-  EXPECT_EQ(seen->wait().reason, FinishReason::kCancelled);
-  EXPECT_EQ(queued->wait().reason, FinishReason::kCancelled);
+  for (const auto& each : {seen, queued}) {
+    const Outcome outcome = each->wait();
+    EXPECT_EQ(outcome.reason, FinishReason::kCancelled);
+    EXPECT_EQ(outcome.cancel, CancelReason::kShutdown);
+  }
   EXPECT_TRUE(engine_->shutdown(0ms));
 }
 

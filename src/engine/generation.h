@@ -31,6 +31,7 @@ enum class CancelReason {
   kRequested,       // Generation::cancel
   kConsumerClosed,  // the sink did not want the answer
   kConsumerIdle,    // the sink was behind for too long
+  kShutdown,        // the engine ends
 };
 
 struct Outcome {
@@ -42,6 +43,13 @@ struct Outcome {
   Timings timings;
   std::optional<Error> error;  // iff reason is kError
   std::vector<Plan::Bypass> bypassed = {};
+
+  // The error lies in the request, which could not be answered as it is (a grammar, say, that turns
+  // out to be too large): nothing failed here.
+  bool is_refusal() const {
+    return error && (error->code() == ErrorCode::kInvalidArgument ||
+                     error->code() == ErrorCode::kUnsupported);
+  }
 };
 
 enum class Flow {
@@ -99,12 +107,14 @@ class Generation {
   // Takes effect within one layer's time when no other row would lose by it, else after the step; a
   // waiting request gives its place in the queue back at once and ends at the next step. Without
   // effect once the request has ended. May be called by a signal handler.
-  void cancel() {
+  void cancel(CancelReason why = CancelReason::kRequested) {
+    if (!cancelled()) why_.store(why);
     stop_.set();
     leave_queue();
     if (stops_step_.load()) shared_->step_stop.set();
   }
   bool cancelled() const { return stop_.is_set(); }
+  CancelReason why() const { return why_.load(); }  // once it is cancelled
 
   // The reader of a sink that paused has caught up.
   void resume() { paused_.store(false); }
@@ -121,6 +131,7 @@ class Generation {
   const Clock::time_point opened_;
   const std::shared_ptr<Shared> shared_;
   StopFlag stop_;
+  std::atomic<CancelReason> why_{CancelReason::kRequested};
   std::atomic<bool> in_queue_{true};
   std::atomic<bool> paused_{false};
   std::atomic<bool> stops_step_{false};  // the step that runs may be stopped for this request

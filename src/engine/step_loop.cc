@@ -69,11 +69,13 @@ void StepLoop::end_cancelled() {
     if (!waiting.generation->cancelled()) return false;
     Outcome outcome;
     outcome.reason = FinishReason::kCancelled;
+    outcome.cancel = waiting.generation->why();
     end_waiting(*waiting.generation, std::move(outcome));
     return true;
   });
   for (const auto& row : rows_)
-    if (!row->finished && row->generation->cancelled()) finish(*row, FinishReason::kCancelled);
+    if (!row->finished && row->generation->cancelled())
+      finish(*row, FinishReason::kCancelled, {}, row->generation->why());
 }
 
 void StepLoop::look_after_readers() {
@@ -307,7 +309,7 @@ void StepLoop::release_finished() {
 }
 
 void StepLoop::close(Generation& generation, const Outcome& outcome) {
-  ++stats_.finished[size_t(outcome.reason)];
+  ++(outcome.is_refusal() ? stats_.invalid : stats_.finished[size_t(outcome.reason)]);
   publish();
   try {
     generation.sink_->on_done(outcome);

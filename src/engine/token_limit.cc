@@ -22,6 +22,10 @@ int64_t tokens_within(const Executor& executor, int64_t most, uint64_t budget) {
 
 }  // namespace
 
+int64_t longest_row(const Executor& executor, uint64_t budget) {
+  return tokens_within(executor, executor.capabilities().context, budget);
+}
+
 int64_t token_limit(const Request& request, const Executor& executor, uint64_t budget) {
   const int64_t prompt = int64_t(request.prompt.size()), context = executor.capabilities().context;
   const int64_t wanted = request.limits.max_tokens;

@@ -83,7 +83,9 @@ void AnswerSet::end(int index, TextEnd how, const Outcome& outcome) {
   if (failed_) return;
   if (outcome.reason == FinishReason::kError) return fail_with(*outcome.error);
   if (outcome.reason == FinishReason::kCancelled)
-    return fail_with(Error(ErrorCode::kUnavailable, "the generation was cancelled"));
+    return fail_with(Error(ErrorCode::kUnavailable, outcome.cancel == CancelReason::kShutdown
+                                                        ? "the server is shutting down"
+                                                        : "the generation was cancelled"));
   ChoiceState& choice = choices_[size_t(index)];
   const bool called = std::any_of(choice.calls.begin(), choice.calls.end(),
                                   [](const auto& call) { return call.complete; });

@@ -129,25 +129,30 @@ HttpResponse error_response(int status, const std::string& message, const ErrorS
 }
 
 // Clients of Anthropic's shorten the conversation when the message begins with that API's words.
-HttpResponse context_length_error(const std::string& param, int64_t prompt_tokens, int64_t context,
-                                  const ErrorShape& shape) {
-  constexpr std::string_view kAdvice =
-      "Shorten the prompt, or start the server with a larger context.";
+HttpResponse context_length_error(const TooLong& prompt, const ErrorShape& shape) {
+  const bool memory = prompt.room < prompt.context;
+  const std::string_view what = memory ? "memory for keys and values" : "context";
+  const std::string_view advice =
+      memory
+          ? "Shorten the prompt, or start the server with more --kv-memory or quantized keys and "
+            "values (--kv-quant 8)."
+          : "Shorten the prompt, or start the server with a larger context.";
   const std::string message =
       shape.protocol == Protocol::kAnthropic
           ? fmt::format(
-                "prompt is too long: {} tokens > {} maximum (prompt and answer together). {}",
-                prompt_tokens, context, kAdvice)
+                "prompt is too long: {} tokens > {} maximum (what the {} holds, prompt and "
+                "answer together). {}",
+                prompt.prompt_tokens, prompt.room, what, advice)
           : fmt::format(
-                "The prompt has {} tokens, but the context holds {} (prompt and answer "
+                "The prompt has {} tokens, but the {} holds {} (prompt and answer "
                 "together). {}",
-                prompt_tokens, context, kAdvice);
+                prompt.prompt_tokens, what, prompt.room, advice);
   const Facts facts{400,
                     message,
                     "invalid_request_error",
-                    param,
+                    prompt.param,
                     "context_length_exceeded",
-                    {{"n_prompt_tokens", prompt_tokens}, {"n_ctx", context}}};
+                    {{"n_prompt_tokens", prompt.prompt_tokens}, {"n_ctx", prompt.room}}};
   return {400, to_text(to_json(facts, shape))};
 }
 

@@ -27,10 +27,14 @@ struct ErrorShape {
 HttpResponse error_response(const Error& error, const ErrorShape& shape = {});
 // For what the transport or the router refuses.
 HttpResponse error_response(int status, const std::string& message, const ErrorShape& shape = {});
-// The prompt alone fills the context: says both numbers, to OpenAI's clients also as
-// n_prompt_tokens and n_ctx.
-HttpResponse context_length_error(const std::string& param, int64_t prompt_tokens, int64_t context,
-                                  const ErrorShape& shape = {});
+// The prompt alone fills the context, or as much of it as there is memory for.
+struct TooLong {
+  std::string param;  // the prompt's field
+  int64_t prompt_tokens, room;
+  int64_t context;  // more than `room`: the memory is what binds
+};
+// Says the numbers, to OpenAI's clients also as n_prompt_tokens and n_ctx.
+HttpResponse context_length_error(const TooLong& prompt, const ErrorShape& shape = {});
 // No room for the request's state: trying again unchanged would not help.
 HttpResponse admission_error(const Error& error, const ErrorShape& shape = {});
 // The model is not there yet; llama-server's "status", which load balancers look at, is with it.

@@ -165,17 +165,22 @@ class CompletionSink final : public Sink {
   void log(const Outcome& outcome) const {
     constexpr std::string_view kReasons[] = {"stop", "length", "cancelled", "error"};
     const Timings& t = outcome.timings;
-    log_info("generation", {{"id", request_id_},
-                            {"choice", choice_},
-                            {"reason", kReasons[size_t(outcome.reason)]},
-                            {"prompt", outcome.prompt_tokens},
-                            {"cached", outcome.cached_tokens},
-                            {"tokens", outcome.completion_tokens},
-                            {"queue_ms", fmt::format("{:.1f}", t.queue * 1e3)},
-                            {"prefill_ms", fmt::format("{:.1f}", t.prefill * 1e3)},
-                            {"decode_ms", fmt::format("{:.1f}", t.decode * 1e3)}});
-    if (outcome.error)
-      log_warn("generation failed", {{"id", request_id_}, {"error", outcome.error->message()}});
+    log_info("generation",
+             {{"id", request_id_},
+              {"choice", choice_},
+              {"reason", outcome.is_refusal() ? "refused" : kReasons[size_t(outcome.reason)]},
+              {"prompt", outcome.prompt_tokens},
+              {"cached", outcome.cached_tokens},
+              {"tokens", outcome.completion_tokens},
+              {"queue_ms", fmt::format("{:.1f}", t.queue * 1e3)},
+              {"prefill_ms", fmt::format("{:.1f}", t.prefill * 1e3)},
+              {"decode_ms", fmt::format("{:.1f}", t.decode * 1e3)}});
+    if (!outcome.error) return;
+    const std::string& error = outcome.error->message();
+    if (outcome.is_refusal())
+      log_info("refused", {{"id", request_id_}, {"error", error}});
+    else
+      log_warn("generation failed", {{"id", request_id_}, {"error", error}});
   }
 
   const std::shared_ptr<AnswerSet> answers_;
@@ -237,15 +242,16 @@ void start_generation(const Services& services, const HttpRequest& http,
                       const std::shared_ptr<Responder>& responder,
                       const std::vector<Prompt>& prompts, GenerationFields fields,
                       std::unique_ptr<ReplyFormat> format) {
-  // An answer of no tokens leaves the whole context to the prompt.
-  const int64_t context = services.engine.capabilities().context;
+  // An answer of no tokens leaves all the room to the prompt.
+  const int64_t room = services.engine.longest_row();
   for (const Prompt& prompt : prompts) {
     const int64_t tokens = int64_t(prompt.ids.size());
     if (tokens == 0)
       fail_param(ErrorCode::kInvalidArgument, prompt.field, "'{}' holds no token", prompt.field);
-    if (fields.limits.max_tokens == 0 ? tokens > context : tokens >= context)
+    if (fields.limits.max_tokens == 0 ? tokens > room : tokens >= room)
       return responder->send(
-          context_length_error(prompt.field, tokens, context, {format->protocol(), http.id}));
+          context_length_error({prompt.field, tokens, room, services.engine.capabilities().context},
+                               {format->protocol(), http.id}));
   }
   ErrorShape error_shape{format->protocol(), http.id};
   const AnswerSet::Shape shape{int(prompts.size()), fields.choices, fields.stream};

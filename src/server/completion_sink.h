@@ -26,10 +26,10 @@ struct Prompt {
   std::vector<TokenId> grammar_begins_after = {};
 };
 
-// Answers each prompt fields.choices times. Answers at once when a prompt does not fit the context
-// (its field is named); throws what Engine::open throws. With a grammar that must be compiled first
-// it returns at once, and such errors are answered later. A client that leaves cancels its
-// generations.
+// Answers each prompt fields.choices times. Answers at once when a prompt fits neither the context
+// nor the memory (its field is named); throws what Engine::open throws. With a grammar that must be
+// compiled first it returns at once, and such errors are answered later. A client that leaves
+// cancels its generations.
 void start_generation(const Services& services, const HttpRequest& request,
                       const std::shared_ptr<Responder>& responder,
                       const std::vector<Prompt>& prompts, GenerationFields fields,

@@ -186,7 +186,8 @@ std::string metrics_text(const EngineStats& stats, std::string_view model, int64
       {"stop", double(stats.count(FinishReason::kStop))},
       {"length", double(stats.count(FinishReason::kLength))},
       {"abort", double(stats.count(FinishReason::kCancelled))},
-      {"error", double(stats.count(FinishReason::kError))}};
+      {"error", double(stats.count(FinishReason::kError))},
+      {"invalid", double(stats.invalid)}};
   out.add(Type::kCounter, "request_success_total", "Requests that have ended, by how.",
           "finished_reason", finished);
   for (const Timed& each : kHistograms) out.add(each.name, each.help, stats.*each.histogram);

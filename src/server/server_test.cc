@@ -103,8 +103,76 @@ TEST_F(ServerTest, OnePromptOfSeveralThatCanNeverFitIsRefused) {
     const Reply reply =
         post("/v1/completions", completion_body({{"prompt", prompts}, {"stream", i % 2 == 0}}));
     ASSERT_EQ(reply.status, 400) << reply.body;
-    EXPECT_EQ(reply.json()["error"]["code"], "context_over_budget");
+    EXPECT_EQ(reply.json()["error"]["code"], "context_length_exceeded");
+    EXPECT_EQ(reply.json()["error"]["param"], "prompt[2]");
   }
+}
+
+// A byte a token, so that the memory holds 100 of them; the context 4,096.
+TEST_F(ServerTest, APromptBeyondTheMemoryIsTooLongInEveryProtocol) {
+  start({.steps = {.state_bytes = 100}});
+  const std::string text(200, 'x');
+  const json messages = {{{"role", "user"}, {"content", text}}};
+  for (const bool stream : {true, false}) {
+    const auto error_of = [&](const char* path, json body) {
+      body["stream"] = stream;
+      const Reply reply = post(path, body);
+      EXPECT_EQ(reply.status, 400) << reply.body;
+      return reply.json()["error"];
+    };
+    for (const auto& [path, body, field, tokens] :
+         {std::tuple("/v1/chat/completions", json{{"messages", messages}}, "messages", 216),
+          std::tuple("/v1/completions", json{{"prompt", text}}, "prompt", 200)}) {
+      const json error = error_of(path, body);
+      EXPECT_EQ(error["code"], "context_length_exceeded");
+      EXPECT_EQ(error["param"], field);
+      EXPECT_EQ(error["n_prompt_tokens"], tokens);
+      EXPECT_EQ(error["n_ctx"], 100);
+      EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("--kv-memory"));
+    }
+    const json llama = error_of("/completion", {{"prompt", text}});
+    EXPECT_EQ(llama["type"], "exceed_context_size_error");
+    EXPECT_EQ(llama["param"], "prompt");
+    EXPECT_EQ(llama["n_ctx"], 100);
+    const json anthropic = error_of("/v1/messages", {{"messages", messages}, {"max_tokens", 9}});
+    EXPECT_EQ(anthropic["type"], "invalid_request_error");
+    EXPECT_THAT(anthropic["message"].get<std::string>(),
+                testing::StartsWith("prompt is too long: 216 tokens > 100 maximum"));
+  }
+  EXPECT_EQ(post("/v1/completions", completion_body({{"prompt", std::string(99, 'x')}})).status,
+            200);
+  EXPECT_EQ(post("/v1/completions", completion_body({{"prompt", std::string(100, 'x')}})).status,
+            400);
+  EXPECT_EQ(post("/v1/completions",
+                 completion_body({{"prompt", std::string(100, 'x')}, {"max_tokens", 0}}))
+                .status,
+            200);
+}
+
+// As when a grammar turns out to be too large while its answer is written.
+TEST_F(ServerTest, WhatARequestGotWrongIsNoFailureOfTheServer) {
+  script_.row_error = [](const Work& work) -> std::optional<Error> {
+    if (work.id == 1) return Error(ErrorCode::kInvalidArgument, "grammar: too complex");
+    if (work.id == 2) return Error(ErrorCode::kNumerical, "NaN in the logits");
+    return std::nullopt;
+  };
+  testing::internal::CaptureStderr();
+  set_log_level(LogLevel::kInfo);
+  start();
+  EXPECT_EQ(post("/v1/chat/completions", chat_body()).status, 400);
+  EXPECT_EQ(post("/v1/chat/completions", chat_body()).status, 500);
+  EXPECT_EQ(post("/v1/chat/completions", chat_body()).status, 200);
+  const std::string log = testing::internal::GetCapturedStderr();
+  set_log_level(LogLevel::kWarn);
+  EXPECT_THAT(log, HasSubstr("info refused"));
+  EXPECT_THAT(log, HasSubstr("warning generation failed"));
+  TestClient client(port());
+  const std::string metrics = client.get("/metrics").body;
+  for (const char* reason : {"error", "invalid", "stop"})
+    EXPECT_THAT(metrics, HasSubstr(fmt::format("finished_reason=\"{}\"}} 1\n", reason)));
+  const json ended = client.get("/stats").json()["requests"]["ended"];
+  EXPECT_EQ(ended["error"], 1);
+  EXPECT_EQ(ended["invalid"], 1);
 }
 
 TEST_F(ServerTest, AnAnswerThatFailedIsNotReadOn) {
@@ -246,6 +314,7 @@ TEST_F(ServerTest, ShutdownEndsStreamsWithAnErrorAndRefusesNewWork) {
   const Reply refused = whole.read();
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.json()["error"]["type"], "unavailable_error");
+  EXPECT_EQ(refused.json()["error"]["message"], "the server is shutting down");
   const std::string rest = stream.read_until("\r\n0\r\n\r\n");
   EXPECT_THAT(rest, HasSubstr("data: {\"error\""));
   EXPECT_THAT(rest, testing::Not(HasSubstr("[DONE]")));
@@ -339,6 +408,11 @@ TEST_F(ServerTest, ThePageOfAnotherNameMayNotUseTheServer) {
   EXPECT_THAT(reply.json()["error"]["message"].get<std::string>(),
               HasSubstr("'rebound.example'; if it shall be, start it with --allowed-hosts"));
   EXPECT_EQ(client.get("/v1/models").status, 200);
+  // A name that the target has counts before the header's.
+  client.send("GET http://rebound.example/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_EQ(client.read().status, 403);
+  client.send("GET http://localhost/v1/models HTTP/1.1\r\nHost: rebound.example\r\n\r\n");
+  EXPECT_EQ(client.read().status, 200);
 }
 
 }  // namespace

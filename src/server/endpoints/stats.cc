@@ -37,7 +37,8 @@ Json requests_json(const EngineStats& stats) {
            {{"stop", stats.count(FinishReason::kStop)},
             {"length", stats.count(FinishReason::kLength)},
             {"cancelled", stats.count(FinishReason::kCancelled)},
-            {"error", stats.count(FinishReason::kError)}}}};
+            {"error", stats.count(FinishReason::kError)},
+            {"invalid", stats.invalid}}}};
 }
 
 }  // namespace
