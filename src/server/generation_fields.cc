@@ -1,67 +1,18 @@
 #include "server/generation_fields.h"
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <cmath>
-#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "server/refused_fields.h"
 #include "server/tool_fields.h"
 
 namespace mantou::server {
 namespace {
-
-// Fields that would change what the answer means and that nothing here can do: refused by name,
-// unless their value says "off". Unknown fields are ignored.
-struct Refused {
-  std::string_view name, instead;
-};
-
-constexpr Refused kRefusedEverywhere[] = {
-    {"adapter", "adapters are not available"},
-    {"adapters", "adapters are not available"},
-    {"allowed_token_ids", "use logit_bias"},
-    {"bad_words", "use logit_bias"},
-    {"include_stop_str_in_output", "stop texts are never part of the answer"},
-    {"prompt_logprobs", "ask /v1/completions for echo and logprobs"},
-    {"hlg", "only the samplers of docs/sampling.md exist"},
-    {"mirostat", "only the samplers of docs/sampling.md exist"},
-    {"typical_p", "only the samplers of docs/sampling.md exist"},
-    {"dry_multiplier", "only the samplers of docs/sampling.md exist"},
-    {"dynatemp_range", "only the samplers of docs/sampling.md exist"},
-};
-constexpr Refused kRefusedInChat[] = {
-    {"echo", "send the prompt back yourself"},
-    {"functions", "use tools"},
-    {"function_call", "use tools"},
-    {"audio", "only text is available"},
-    {"web_search_options", "the model cannot search"},
-};
-constexpr Refused kRefusedInCompletions[] = {
-    {"suffix", "only continuing the prompt is available"},
-};
-
-// Values that mean the same as leaving the field out.
-bool is_off(const Json& value) {
-  if (value.is_string())
-    return value.get_ref<const std::string&>().empty() || value == "none" || value == "text";
-  if (value.is_object() && value.size() == 1 && value.contains("type"))
-    return is_off(value["type"]);
-  if (value.is_object() && value.contains("enabled")) return value["enabled"] == false;
-  return value.is_null() || value == false || value == 0 ||
-         ((value.is_array() || value.is_object()) && value.empty());
-}
-
-void refuse(const Fields& fields, std::span<const Refused> table) {
-  for (const auto& [name, instead] : table) {
-    const Json* value = fields.find(name);
-    if (value != nullptr && !is_off(*value))
-      fail_param(ErrorCode::kUnsupported, std::string(name), "'{}' is not supported: {}", name,
-                 instead);
-  }
-}
 
 // best_of: every answer is given, none is chosen.
 void require_best_of_n(const Fields& fields, int choices) {
@@ -126,7 +77,7 @@ void read_sampling(const Fields& fields, SamplingParams& s) {
 // -1: as many as the context holds.
 void read_max_tokens(const Fields& fields, std::string_view name, int least, int& max_tokens) {
   const Json* value = fields.find(name);
-  if (value != nullptr && value->is_number_integer() && *value == -1)
+  if (value != nullptr && integer_of(*value) == -1)
     max_tokens = -1;
   else
     fields.read(name, max_tokens, least, INT_MAX);
@@ -135,7 +86,9 @@ void read_max_tokens(const Fields& fields, std::string_view name, int least, int
 void read_limits(const Fields& fields, Limits& limits, int least_tokens, int vocab_size) {
   for (const std::string_view name : {"n_predict", "max_tokens", "max_completion_tokens"})
     read_max_tokens(fields, name, least_tokens, limits.max_tokens);
-  fields.read("min_tokens", limits.min_tokens, 0, INT_MAX);
+  const bool asked = fields.read("min_tokens", limits.min_tokens, 0, INT_MAX);
+  if (limits.max_tokens >= 0 && !asked)  // a default gives way to what the request says
+    limits.min_tokens = std::min(limits.min_tokens, limits.max_tokens);
   if (limits.max_tokens >= 0 && limits.min_tokens > limits.max_tokens)
     fail_param(ErrorCode::kInvalidArgument, "min_tokens",
                "'min_tokens' ({}) must not be more than the answer's limit of {} tokens",
@@ -189,11 +142,11 @@ void read_legacy_logprobs(const Fields& fields, CompletionRequest& request) {
 std::vector<TokenId> token_ids(const Json& list, const std::string& field, int vocab_size) {
   std::vector<TokenId> ids;
   for (size_t i = 0; i < list.size(); i++) {
-    const Json& id = list[i];
-    if (!id.is_number_integer() || id < 0 || id >= vocab_size)
+    const std::optional<int64_t> id = integer_of(list[i]);
+    if (!id || *id < 0 || *id >= vocab_size)
       Fields::wrong(fmt::format("{}[{}]", field, i),
-                    fmt::format("a token id from 0 to {}", vocab_size - 1), id);
-    ids.push_back(id.get<TokenId>());
+                    fmt::format("a token id from 0 to {}", vocab_size - 1), list[i]);
+    ids.push_back(TokenId(*id));
   }
   return ids;
 }
@@ -268,7 +221,7 @@ void read_template_options(const Fields& fields, const RequestDefaults& defaults
 
 GenerationFields read_generation_fields(const Fields& fields, const RequestDefaults& defaults,
                                         int vocab_size, int least_tokens) {
-  refuse(fields, kRefusedEverywhere);
+  refuse_everywhere(fields);
   GenerationFields out;
   out.sampling = defaults.sampling;
   out.limits = defaults.limits;
@@ -310,7 +263,7 @@ ChatRequest parse_chat_request(std::string_view body, const RequestDefaults& def
   request.messages = read_messages(fields);
   const Json* roles = fields.find("role_mapping");
   request.maps_roles = roles != nullptr && !is_off(*roles);
-  refuse(fields, kRefusedInChat);
+  refuse_in_chat(fields);
   request.generation = read_generation_fields(fields, defaults, vocab_size);
   read_chat_logprobs(fields, request.generation.sampling);
   read_tools(fields, request);
@@ -324,9 +277,10 @@ CompletionRequest parse_completion_request(std::string_view body, const RequestD
   const Fields fields(parsed);
   CompletionRequest request;
   request.prompts = read_prompts(fields, vocab_size);
-  refuse(fields, kRefusedInCompletions);
+  refuse_in_completion(fields);
   RequestDefaults legacy = defaults;
-  if (legacy.limits.max_tokens < 0) legacy.limits.max_tokens = defaults.completion_max_tokens;
+  if (legacy.limits.max_tokens < 0)
+    legacy.limits.max_tokens = std::max(defaults.completion_max_tokens, legacy.limits.min_tokens);
   request.generation = read_generation_fields(fields, legacy, vocab_size, /*least_tokens=*/0);
   limit_answers(request);
   read_legacy_logprobs(fields, request);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "server/refused_fields.h"
 
 namespace mantou::server {
 namespace {
@@ -92,6 +93,12 @@ constexpr Way kStructured[] = {{"grammar", grammar_of},
                                {"regex", regex_of},
                                {"choice", choice_of},
                                {"json_object", object_of}};
+// vLLM's further members that change the text.
+constexpr RefusedField kNotStructured[] = {
+    {"structural_tag", "use a grammar"},
+    {"whitespace_pattern", "use a grammar"},
+    {"disable_any_whitespace", "use a grammar"},
+    {"disable_additional_properties", "say it in the schema"}};
 
 Json parse_schema(const std::string& text, const std::string& name) try {
   return parse_json(text);
@@ -105,6 +112,17 @@ GrammarSource read_way(const Way& way, const Json& value, const std::string& nam
   if (way.read == schema_of && value.is_string())
     return schema_of(parse_schema(value.get_ref<const std::string&>(), name), name);
   return way.read(value, name);
+}
+
+// One that names none would otherwise ask for nothing without anybody noticing.
+void require_way(const Fields& structured) {
+  std::string names;
+  for (const Way& way : kStructured) {
+    if (structured.find(way.name) != nullptr) return;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", way.name);
+  }
+  fail_param(ErrorCode::kInvalidArgument, "structured_outputs",
+             "'structured_outputs' must hold one of {}", names);
 }
 
 }  // namespace
@@ -126,6 +144,8 @@ std::optional<GrammarField> read_grammar(const Fields& fields) {
       take(read_way(way, *value, std::string(way.name)), std::string(way.name));
   if (const Json* value = fields.find("structured_outputs"); is_set(value)) {
     const Fields inner(*value, "structured_outputs");
+    refuse(inner, kNotStructured);
+    require_way(inner);
     for (const Way& way : kStructured)
       if (const Json* each = inner.find(way.name); is_set(each))
         take(read_way(way, *each, inner.path_of(way.name)), inner.path_of(way.name));

@@ -18,17 +18,6 @@ std::string range_text(std::string_view kind, T low, T high) {
   return fmt::format("{} from {} to {}", kind, low, high);
 }
 
-// The integer a JSON number stands for, when it stands for one that fits.
-std::optional<int64_t> integer_of(const Json& value) {
-  if (value.is_number_unsigned()) {
-    const uint64_t number = value.get<uint64_t>();
-    if (number > uint64_t(Fields::kMaxInt)) return std::nullopt;
-    return int64_t(number);
-  }
-  if (value.is_number_integer()) return value.get<int64_t>();
-  return std::nullopt;
-}
-
 }  // namespace
 
 Json parse_json(std::string_view text, const JsonLimits& limits) {
@@ -49,6 +38,16 @@ Json parse_json(std::string_view text, const JsonLimits& limits) {
     fail(ErrorCode::kInvalidArgument, "invalid JSON at byte {}: {}", defect.position,
          defect.detail);
   }
+}
+
+std::optional<int64_t> integer_of(const Json& value) {
+  if (value.is_number_unsigned()) {
+    const uint64_t number = value.get<uint64_t>();
+    if (number > uint64_t(Fields::kMaxInt)) return std::nullopt;
+    return int64_t(number);
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  return std::nullopt;
 }
 
 std::string shortened(const Json& value) {

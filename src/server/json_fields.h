@@ -61,6 +61,10 @@ class Fields {
   const std::string path_;  // empty: the body itself
 };
 
+// The integer that a JSON number stands for, when it is one that fits. Json's own operators compare
+// what is above kMaxInt as if it were negative.
+std::optional<int64_t> integer_of(const Json& value);
+
 // The value in a few characters, for messages.
 std::string shortened(const Json& value);
 

@@ -117,6 +117,34 @@ constexpr BadField kBadFields[] = {
     {R"("adapters": "mine")", "adapters", "not supported"},
     {R"("include_stop_str_in_output": true)", "include_stop_str_in_output", "not supported"},
     {R"("mirostat": 2)", "mirostat", "not supported"},
+    {R"("max_tokens": 18446744073709551615)", "max_tokens", "not 18446744073709551615"},
+    {R"("n_predict": 9223372036854775808)", "n_predict", "not 9223372036854775808"},
+    {R"("top_n_sigma": 18446744073709551615)", "top_n_sigma", "not supported"},
+    {R"("typical_p": 0.9)", "typical_p", "not supported"},
+    {R"("use_beam_search": true)", "use_beam_search", "not supported"},
+    {R"("length_penalty": 0.8)", "length_penalty", "not supported"},
+    {R"("early_stopping": "never")", "early_stopping", "not supported"},
+    {R"("truncate_prompt_tokens": 5)", "truncate_prompt_tokens", "not supported"},
+    {R"("skip_special_tokens": false)", "skip_special_tokens", "not supported"},
+    {R"("logits_processors": ["f"])", "logits_processors", "use logit_bias"},
+    {R"("thinking_token_budget": 0)", "thinking_token_budget", "not limited"},
+    {R"("lora": [{"id": 0, "scale": 1}])", "lora", "not available"},
+    {R"("t_max_predict_ms": 9)", "t_max_predict_ms", "use n_predict"},
+    {R"("grammar_lazy": true)", "grammar_lazy", "from the start"},
+    {R"("structural_tag": "{}")", "structural_tag", "use a grammar"},
+    {R"("guided_json": {}, "guided_whitespace_pattern": " ")", "guided_whitespace_pattern",
+     "use a grammar"},
+    {R"("structured_outputs": {})", "structured_outputs", "must hold one of grammar, json, regex"},
+    {R"("structured_outputs": {"jsn": {}})", "structured_outputs", "must hold one of"},
+    {R"("structured_outputs": {"json": null})", "structured_outputs", "must hold one of"},
+    {R"("structured_outputs": {"structural_tag": "{}"})", "structured_outputs.structural_tag",
+     "'structured_outputs.structural_tag' is not supported"},
+    {R"("structured_outputs": {"json": {}, "whitespace_pattern": " "})",
+     "structured_outputs.whitespace_pattern", "not supported"},
+    {R"("structured_outputs": {"json": {}, "disable_any_whitespace": true})",
+     "structured_outputs.disable_any_whitespace", "not supported"},
+    {R"("structured_outputs": {"json": {}, "disable_additional_properties": true})",
+     "structured_outputs.disable_additional_properties", "say it in the schema"},
 };
 
 constexpr BadField kBadChatFields[] = {
@@ -129,6 +157,25 @@ constexpr BadField kBadChatFields[] = {
     {R"("functions": [{"name": "f"}])", "functions", "use tools"},
     {R"("tools": {"a": 1})", "tools", "an array of tools, not an object"},
     {R"("tools": [7])", "tools[0]", "an object, not 7"},
+    {R"("tools": [{"type": "function"}])", "tools[0].function.name", "not empty, not null"},
+    {R"("tools": [{"name": "f"}])", "tools[0].function.name", "not empty, not null"},
+    {R"("tools": [{"function": 7}])", "tools[0].function", "an object, not 7"},
+    {R"("tools": [{"function": {}}])", "tools[0].function.name", "not empty, not null"},
+    {R"("tools": [{"function": {"name": ""}}])", "tools[0].function.name", R"(not "")"},
+    {R"("tools": [{"function": {"name": 7}}])", "tools[0].function.name", "not 7"},
+    {R"("tools": [{"function": {"name": "f"}}, {"function": {"name": "g"}},
+                  {"function": {"name": "f"}}])",
+     "tools[2].function.name", R"(an earlier tool is called "f")"},
+    {R"("tools": [{"function": {"name": ""}}], "tool_choice": "none")", "tools[0].function.name",
+     "not empty"},
+    {R"("tools": [{"type": "custom", "custom": {"name": "f"}}])", "tools[0].type",
+     R"(of type "custom")"},
+    {R"("chat_template": "{{ messages }}")", "chat_template", "not supported"},
+    {R"("documents": [{"text": "x"}])", "documents", "chat_template_kwargs"},
+    {R"("modalities": ["text", "audio"])", "modalities", "only text"},
+    {R"("add_special_tokens": true)", "add_special_tokens", "not supported"},
+    {R"("reasoning_format": "none")", "reasoning_format", "reasoning_content"},
+    {R"("parse_tool_calls": false)", "parse_tool_calls", "not supported"},
     {R"("tool_choice": "required")", "tool_choice", "no 'tools'"},
     {R"("tool_choice": {"type": "function", "function": {"name": "f"}})", "tool_choice",
      "no 'tools'"},
@@ -163,6 +210,10 @@ constexpr BadField kBadCompletionFields[] = {
     {R"("echo": 1)", "echo", "true or false"},
     {R"("max_tokens": -2)", "max_tokens", "of at least 0, not -2"},
     {R"("suffix": "end")", "suffix", "not supported"},
+    {R"("suffix": "text")", "suffix", "not supported"},
+    {R"("add_special_tokens": false)", "add_special_tokens", "send token ids"},
+    {R"("prompt_embeds": "AA==")", "prompt_embeds", "text or token ids"},
+    {R"("prompt": [18446744073709551615])", "prompt[0]", "from 0 to 999"},
     {R"("best_of": 2)", "best_of", "'best_of' must be 'n' (1)"},
 };
 
@@ -201,15 +252,40 @@ TEST(Request, NullsAndValuesThatMeanOffAreAccepted) {
     EXPECT_EQ(completion(name + ": null").param, "accepted") << name;
   }
   for (const char* fields :
-       {R"("response_format": {"type": "text"})", R"("n": 1)", R"("adapter": "none")",
-        R"("echo": false)", R"("mirostat": 0)", R"("functions": [])", R"("tools": [])",
-        R"("tool_choice": "auto")", R"("hlg": {"enabled": false})", R"("logit_bias": {})",
-        R"("stop": [])", R"("top_k": -1)", R"("max_tokens": 99999999999)", R"("user": "me")",
-        R"("store": true)", R"("metadata": {"a": [1, {"b": 2}]})"}) {
+       {R"("response_format": {"type": "text"})",
+        R"("n": 1)",
+        R"("adapter": "none")",
+        R"("echo": false)",
+        R"("mirostat": 0)",
+        R"("functions": [])",
+        R"("tools": [])",
+        R"("tool_choice": "auto")",
+        R"("hlg": {"enabled": false})",
+        R"("logit_bias": {})",
+        R"("stop": [])",
+        R"("top_k": -1)",
+        R"("max_tokens": 99999999999)",
+        R"("user": "me")",
+        R"("store": true)",
+        R"("metadata": {"a": [1, {"b": 2}]})",
+        R"("typical_p": 1.0)",
+        R"("length_penalty": 1.0, "early_stopping": false, "use_beam_search": false)",
+        R"("top_n_sigma": -1, "adaptive_target": -1, "lora": [], "reasoning_budget_tokens": -1)",
+        R"("skip_special_tokens": true)",
+        R"("modalities": ["text"])",
+        R"("documents": [])",
+        R"("chat_template": "")",
+        R"("add_special_tokens": false)",
+        R"("reasoning_format": "auto")",
+        R"("structured_outputs": false)",
+        R"("structured_outputs": {"json_object": false})",
+        R"("structured_outputs": {"regex": "a", "disable_any_whitespace": false})",
+        R"("guided_json": {}, "guided_decoding_backend": "xgrammar")"}) {
     EXPECT_EQ(chat(fields).param, "accepted") << fields;
   }
   EXPECT_EQ(completion(R"("suffix": "")").param, "accepted");
   EXPECT_EQ(completion(R"("best_of": 1)").param, "accepted");
+  EXPECT_EQ(completion(R"("add_special_tokens": true)").param, "accepted");
 }
 
 TEST(Request, MessagesAndPromptAreRequired) {
@@ -269,6 +345,17 @@ TEST(Request, MinusOneTokenIsNoLimitWhateverTheDefault) {
   for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"})
     EXPECT_EQ(generation_of(fmt::format("\"{}\": -1", name), defaults).limits.max_tokens, -1);
   EXPECT_EQ(generation_of(R"("max_tokens": -1)").limits.max_tokens, -1);
+}
+
+// --min-tokens is for requests that say nothing; it must not keep others from being answered.
+TEST(Request, ADefaultOfMinTokensGivesWay) {
+  RequestDefaults defaults;
+  defaults.limits.min_tokens = 600;
+  EXPECT_EQ(generation_of(R"("n": 1)", defaults).limits.max_tokens, 600) << "not 512";
+  EXPECT_EQ(generation_of(R"("n": 1)", defaults).limits.min_tokens, 600);
+  EXPECT_EQ(generation_of(R"("max_tokens": 7)", defaults).limits.min_tokens, 7);
+  EXPECT_EQ(generation_of(R"("max_tokens": 7, "min_tokens": 3)", defaults).limits.min_tokens, 3);
+  EXPECT_EQ(generation_of(R"("max_tokens": -1)", defaults).limits.min_tokens, 600);
 }
 
 // llama-server's names, with its meanings: tools/server/README.md of llama.cpp.

@@ -21,6 +21,19 @@ std::string function_named(const Json& value, const std::string& path) {
   return name;
 }
 
+void check_tool(const Json& tool, const std::string& path, ToolNames& names) {
+  const Fields fields(tool, path);
+  std::string type = "function";
+  fields.read("type", type);
+  if (type != "function")
+    fail_param(ErrorCode::kUnsupported, fields.path_of("type"),
+               "'{}' must be function: tools of type {} are not supported", fields.path_of("type"),
+               shortened(type));
+  const Json* function = fields.find("function");
+  const Json nothing = Json::object();
+  names.read(Fields(function == nullptr ? nothing : *function, fields.path_of("function")));
+}
+
 // {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": […]}}.
 void read_allowed_tools(const Fields& choice, const Json& tools, ChatRequest& request) {
   const Json* allowed = choice.find("allowed_tools");
@@ -73,6 +86,19 @@ void read_tool_choice(const Fields& fields, const Json& tools, ChatRequest& requ
 
 }  // namespace
 
+std::string ToolNames::read(const Fields& fields) {
+  const Json* given = fields.find("name");
+  if (given == nullptr || !given->is_string() || given->get_ref<const std::string&>().empty())
+    Fields::wrong(fields.path_of("name"), "a string that is not empty",
+                  given == nullptr ? Json() : *given);
+  std::string name = given->get<std::string>();
+  if (!seen_.insert(name).second)
+    fail_param(ErrorCode::kInvalidArgument, fields.path_of("name"),
+               "'{}': an earlier tool is called {}, too; names must differ", fields.path_of("name"),
+               shortened(name));
+  return name;
+}
+
 Json tools_named(const Json& tools, const std::vector<std::string>& names, const char* field) {
   Json found = Json::array();
   for (const std::string& name : names) {
@@ -94,8 +120,9 @@ void read_tools(const Fields& fields, ChatRequest& request) {
     if (!given->is_array()) Fields::wrong("tools", "an array of tools", *given);
     tools = *given;
   }
+  ToolNames names;
   for (size_t i = 0; i < tools.size(); ++i)
-    Fields(tools[i], fmt::format("tools[{}]", i));  // each must be an object
+    check_tool(tools[i], fmt::format("tools[{}]", i), names);
   if (!tools.empty()) request.chat.tools = tools;
   bool parallel = true;
   fields.read("parallel_tool_calls", parallel);

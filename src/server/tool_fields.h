@@ -2,6 +2,7 @@
 // functions; any thread.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,17 @@ namespace mantou::server {
 
 // tools, tool_choice and parallel_tool_calls. Errors (kInvalidArgument) name the field.
 void read_tools(const Fields& fields, ChatRequest& request);
+
+// The names of a request's tools as they are read.
+class ToolNames {
+ public:
+  // Of the tool `fields`. kInvalidArgument: it is no text, empty, or that of an earlier tool, so
+  // that nobody could tell which of them is called.
+  std::string read(const Fields& fields);
+
+ private:
+  std::set<std::string> seen_;
+};
 
 // Those of `tools` (OpenAI's) that `names` names; kInvalidArgument with param `field` for what is
 // none of them.

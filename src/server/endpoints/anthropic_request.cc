@@ -1,6 +1,7 @@
 #include "server/endpoints/anthropic_request.h"
 
 #include <algorithm>
+#include <climits>
 #include <utility>
 
 #include "base/error.h"
@@ -11,24 +12,18 @@
 namespace mantou::server {
 namespace {
 
-void require_name(const Json& value, const std::string& path) {
-  if (!value.is_string() || value.get_ref<const std::string&>().empty())
-    Fields::wrong(path, "a string that is not empty", value);
-}
-
 // OpenAI's tool, whose fields templates print; null: a tool that runs at Anthropic's.
-Json openai_tool(const Json& tool, const std::string& path) {
+Json openai_tool(const Json& tool, const std::string& path, ToolNames& names) {
   const Fields fields(tool, path);
   std::string type = "custom", description;
   fields.read("type", type);
   if (type != "custom") return nullptr;
-  const Json* name = fields.find("name");
-  require_name(name == nullptr ? Json() : *name, fields.path_of("name"));
+  const std::string name = names.read(fields);
   const Json* schema = fields.find("input_schema");
   if (schema == nullptr || !schema->is_object())
     Fields::wrong(fields.path_of("input_schema"), "a JSON schema",
                   schema == nullptr ? Json() : *schema);
-  Json function = {{"name", *name}};
+  Json function = {{"name", name}};
   if (fields.read("description", description)) function["description"] = description;
   function["parameters"] = *schema;
   return {{"type", "function"}, {"function", std::move(function)}};
@@ -61,8 +56,9 @@ void translate_tools(const Fields& fields, ChatRequest& chat) {
   Json translated = Json::array();
   if (const Json* tools = fields.find("tools")) {
     if (!tools->is_array()) Fields::wrong("tools", "an array of tools", *tools);
+    ToolNames names;
     for (size_t i = 0; i < tools->size(); ++i)
-      if (Json tool = openai_tool((*tools)[i], fmt::format("tools[{}]", i)); !tool.is_null())
+      if (Json tool = openai_tool((*tools)[i], fmt::format("tools[{}]", i), names); !tool.is_null())
         translated.push_back(std::move(tool));
   }
   if (!translated.empty()) chat.chat.tools = std::move(translated);
@@ -97,6 +93,9 @@ void read_output_format(const Json& value, const std::string& path, GenerationFi
   text::GrammarSource source;
   source.kind = text::GrammarKind::kJsonSchema;
   source.text = to_text(*schema);
+  if (out.grammar && !(out.grammar->source == source))
+    fail_param(ErrorCode::kInvalidArgument, name, "'{}' and '{}' ask for different things",
+               out.grammar->field, name);
   out.grammar = {std::move(source), name};
 }
 
@@ -138,7 +137,8 @@ MessagesRequest parse_messages_request(std::string_view body, const RequestDefau
   const Fields fields(parsed);
   MessagesRequest request;
   ChatRequest& chat = request.chat;
-  if (max_tokens == MaxTokens::kRequired && fields.find("max_tokens") == nullptr)
+  int limit = 0;  // no -1 here, which elsewhere is none
+  if (!fields.read("max_tokens", limit, 1, INT_MAX) && max_tokens == MaxTokens::kRequired)
     fail_param(ErrorCode::kInvalidArgument, "max_tokens", "'max_tokens' is required");
   refuse_what_runs_elsewhere(fields);
   chat.messages = openai_messages(fields);

@@ -7,49 +7,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "server/refused_fields.h"
 
 namespace mantou::server {
 namespace {
 
-constexpr std::string_view kOurSamplers = "only the samplers of docs/sampling.md exist";
-
-bool is_false(const Json& value) { return value == false || value == 0; }
-bool is_one(const Json& value) { return value == 1; }
-bool is_negative(const Json& value) { return value.is_number() && value < 0; }
-bool is_not_positive(const Json& value) { return value.is_number() && value <= 0; }
 bool is_nothing(const Json& value) { return value.is_array() && value.empty(); }
-
-// What llama-server can do and nothing here can, but for the values that turn it off.
-struct Refused {
-  std::string_view name;
-  bool (*is_off)(const Json&);
-  std::string_view instead;
-};
-constexpr Refused kRefused[] = {
-    {"typical_p", is_one, kOurSamplers},
-    {"mirostat", is_false, kOurSamplers},
-    {"dry_multiplier", is_false, kOurSamplers},
-    {"dynatemp_range", is_false, kOurSamplers},
-    {"top_n_sigma", is_not_positive, kOurSamplers},
-    {"adaptive_target", is_negative, kOurSamplers},
-    {"n_indent", is_not_positive, "indents do not end an answer; use stop"},
-    {"t_max_predict_ms", is_not_positive, "the time is not limited; use n_predict"},
-    {"post_sampling_probs", is_false, "probabilities are those before the filters"},
-    {"lora", is_nothing, "adapters are not available"},
-    {"grammar_lazy", is_false, "a grammar holds from the start"},
-    {"grammar_triggers", is_nothing, "a grammar holds from the start"},
-    {"preserved_tokens", is_nothing, "special tokens are no part of the text"},
-    {"reasoning_budget_tokens", is_negative, "reasoning is not limited"},
-};
-
-void refuse(const Json& body) {
-  for (const auto& [name, is_off, instead] : kRefused) {
-    const auto value = body.find(name);
-    if (value != body.end() && !value->is_null() && !is_off(*value))
-      fail_param(ErrorCode::kUnsupported, std::string(name), "'{}' is not supported: {}", name,
-                 instead);
-  }
-}
 
 // llama-server's samplers in its order; the field and value that turn one off, where it exists
 // here.
@@ -213,8 +176,8 @@ std::vector<TokenId> read_tokens(const Json& value, const std::string& name,
     if (part.is_string()) {
       const auto more = tokenizer.encode(part.get_ref<const std::string&>(), each);
       ids.insert(ids.end(), more.begin(), more.end());
-    } else if (part.is_number_integer() && part >= 0 && part < tokenizer.vocab_size()) {
-      ids.push_back(part.get<TokenId>());
+    } else if (const auto id = integer_of(part); id && *id >= 0 && *id < tokenizer.vocab_size()) {
+      ids.push_back(TokenId(*id));
     } else {
       Fields::wrong(fmt::format("{}[{}]", name, &part - &value[0]),
                     fmt::format("a text or a token id from 0 to {}", tokenizer.vocab_size() - 1),
@@ -235,8 +198,7 @@ LlamaRequest parse_llama_request(std::string_view text, const RequestDefaults& d
     fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' is required");
   request.prompt = read_prompt(*prompt, tokenizer);
 
-  refuse(body);
-  for (const Refused& each : kRefused) body.erase(std::string(each.name));
+  refuse_in_llama_completion(must_be_object);
   apply_samplers(body);
   apply_limit(body);
   apply_window(body);

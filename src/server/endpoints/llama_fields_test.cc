@@ -131,7 +131,10 @@ TEST(LlamaFieldsTest, WhatNothingHereCanDoIsRefusedByName) {
                              {"n_indent", 2},
                              {"n_probs", 21},
                              {"samplers", {"temperature", "top_k"}},
-                             {"reasoning_budget_tokens", 0}});
+                             {"reasoning_budget_tokens", 0},
+                             {"top_n_sigma", UINT64_MAX},
+                             {"adaptive_target", UINT64_MAX},
+                             {"use_beam_search", true}});
   for (const auto& [name, value] : refused.items()) EXPECT_EQ(refused_field({{name, value}}), name);
 }
 

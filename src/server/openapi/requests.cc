@@ -76,19 +76,22 @@ Json structured() {
   const Json grammar = or_off(described(filled_text(), "GBNF, or Lark when it holds no ::="));
   const Json choice = or_off(filled_list(text()));
   const Json regex = or_off(filled_text());
-  Json schema =
-      fields({{"response_format", or_off(response_format())},
-              {"json_schema", or_off(schema_or_text())},
-              {"grammar", grammar},
-              {"guided_json", or_off(schema_or_text())},
-              {"guided_regex", regex},
-              {"guided_choice", choice},
-              {"guided_grammar", grammar},
-              {"structured_outputs", or_off(fields({{"json", or_off(schema_or_text())},
-                                                    {"regex", regex},
-                                                    {"choice", choice},
-                                                    {"grammar", grammar},
-                                                    {"json_object", or_off(boolean())}}))}});
+  Json outputs = fields({{"json", or_off(schema_or_text())},
+                         {"regex", regex},
+                         {"choice", choice},
+                         {"grammar", grammar},
+                         {"json_object", or_off(boolean())}});
+  const Json there = {{"type", Json::array({"string", "boolean", "object", "array"})}};
+  for (const char* way : {"json", "regex", "choice", "grammar", "json_object"})
+    outputs["anyOf"].push_back(object({{way, there}}, {way}));
+  Json schema = fields({{"response_format", or_off(response_format())},
+                        {"json_schema", or_off(schema_or_text())},
+                        {"grammar", grammar},
+                        {"guided_json", or_off(schema_or_text())},
+                        {"guided_regex", regex},
+                        {"guided_choice", choice},
+                        {"guided_grammar", grammar},
+                        {"structured_outputs", or_off(std::move(outputs))}});
   return described(std::move(schema), "What binds the answer; all that are given must agree.");
 }
 
@@ -133,14 +136,16 @@ Json chat_message() {
 }
 
 Json chat_tool() {
-  return {{"type", "object"},
-          {"examples",
-           Json::array(
-               {{{"type", "function"},
-                 {"function",
-                  {{"name", "weather"},
-                   {"parameters",
-                    {{"type", "object"}, {"properties", {{"place", {{"type", "string"}}}}}}}}}}})}};
+  Json schema = fields(
+      {{"type", one_text({"function"})}, {"function", object({{"name", filled_text()}}, {"name"})}},
+      {"function"});
+  schema["examples"] = Json::array(
+      {{{"type", "function"},
+        {"function",
+         {{"name", "weather"},
+          {"parameters",
+           {{"type", "object"}, {"properties", {{"place", {{"type", "string"}}}}}}}}}}});
+  return described(std::move(schema), "no two have the same name");
 }
 
 Json named_function() {
@@ -332,8 +337,8 @@ Json request_schemas(int vocab_size) {
           {"CompletionRequest", completion(token_id)},
           {"AnthropicMessage", anthropic_message()},
           {"AnthropicTool", anthropic_tool()},
-          {"MessagesRequest", message_fields(token_limit(), {"messages", "max_tokens"})},
-          {"CountTokensRequest", message_fields(token_limit(), {"messages"})},
+          {"MessagesRequest", message_fields(integer(1), {"messages", "max_tokens"})},
+          {"CountTokensRequest", message_fields(integer(1), {"messages"})},
           {"LlamaCompletionRequest", llama_completion(token_id)},
           {"TokenizeRequest", fields({{"content", tokens_or_texts(token_id)},
                                       {"add_special", boolean()},
