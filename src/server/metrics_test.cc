@@ -64,6 +64,7 @@ double value(const std::map<std::string, Family>& families, const std::string& n
 EngineStats some_stats() {
   EngineStats stats;
   stats.finished = {3, 2, 1, 4};
+  stats.invalid = 6;
   stats.prompt_tokens = 100;
   stats.cached_tokens = 40;
   stats.completion_tokens = 7;
@@ -100,7 +101,8 @@ TEST(MetricsTest, EveryFamilyIsWellFormed) {
               testing::ElementsAre(std::pair(model + R"(,finished_reason="stop"})", 3.0),
                                    std::pair(model + R"(,finished_reason="length"})", 2.0),
                                    std::pair(model + R"(,finished_reason="abort"})", 1.0),
-                                   std::pair(model + R"(,finished_reason="error"})", 4.0)));
+                                   std::pair(model + R"(,finished_reason="error"})", 4.0),
+                                   std::pair(model + R"(,finished_reason="invalid"})", 6.0)));
 }
 
 TEST(MetricsTest, BucketsAreCumulativeAndEndWithInfinity) {

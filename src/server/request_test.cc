@@ -213,7 +213,6 @@ constexpr BadField kBadCompletionFields[] = {
     {R"("suffix": "text")", "suffix", "not supported"},
     {R"("add_special_tokens": false)", "add_special_tokens", "send token ids"},
     {R"("prompt_embeds": "AA==")", "prompt_embeds", "text or token ids"},
-    {R"("prompt": [18446744073709551615])", "prompt[0]", "from 0 to 999"},
     {R"("best_of": 2)", "best_of", "'best_of' must be 'n' (1)"},
 };
 
@@ -312,6 +311,7 @@ TEST(Request, MessagesAndPromptAreRequired) {
   EXPECT_EQ(prompt(R"({"prompt": [[1], []]})").param, "prompt[1]");
   EXPECT_EQ(prompt(R"({"prompt": [1, 1000]})").param, "prompt[1]");
   EXPECT_EQ(prompt(R"({"prompt": [1, "a"]})").param, "prompt[1]");
+  EXPECT_EQ(prompt(R"({"prompt": [1, 18446744073709551615]})").param, "prompt[1]");
   EXPECT_EQ(prompt(R"({"prompt": [[1], [2, -1]]})").param, "prompt[1][1]");
   std::string many = "[\"a\"";
   for (int i = 0; i < 1024; i++) many += ",\"a\"";

@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "base/log.h"
 #include "server/server_test_support.h"
 
 namespace mantou::server {

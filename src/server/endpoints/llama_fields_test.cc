@@ -132,10 +132,11 @@ TEST(LlamaFieldsTest, WhatNothingHereCanDoIsRefusedByName) {
                              {"n_probs", 21},
                              {"samplers", {"temperature", "top_k"}},
                              {"reasoning_budget_tokens", 0},
-                             {"top_n_sigma", UINT64_MAX},
-                             {"adaptive_target", UINT64_MAX},
                              {"use_beam_search", true}});
   for (const auto& [name, value] : refused.items()) EXPECT_EQ(refused_field({{name, value}}), name);
+  for (const char* negative_is_off : {"top_n_sigma", "adaptive_target", "n_indent",
+                                      "t_max_predict_ms", "reasoning_budget_tokens"})
+    EXPECT_EQ(refused_field({{negative_is_off, UINT64_MAX}}), negative_is_off);
 }
 
 TEST(LlamaFieldsTest, SamplersThatAreNotNamedAreOff) {
