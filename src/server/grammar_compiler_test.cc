@@ -24,12 +24,16 @@ class Answer {
  public:
   GrammarCompiler::Job job(text::GrammarSource source) {
     return {std::move(source), [] { return true; },
-            [this](const GrammarCompiler::Result& result) { promise_.set_value(result); }};
+            [promise = promise_](const GrammarCompiler::Result& result) {
+              promise->set_value(result);
+            }};
   }
-  GrammarCompiler::Result wait() { return promise_.get_future().get(); }
+  GrammarCompiler::Result wait() { return promise_->get_future().get(); }
 
  private:
-  std::promise<GrammarCompiler::Result> promise_;
+  // Shared with the job, which may still be at it when the result is here.
+  const std::shared_ptr<std::promise<GrammarCompiler::Result>> promise_ =
+      std::make_shared<std::promise<GrammarCompiler::Result>>();
 };
 
 GrammarCompiler::Result ask(GrammarCompiler& compiler, const text::GrammarSource& source) {
@@ -45,20 +49,23 @@ class Blocker {
  public:
   explicit Blocker(GrammarCompiler& compiler) {
     compiler.compile({regex("blocker"),
-                      [this] {
-                        begun_.set_value();
-                        released_.get_future().wait();
+                      [state = state_] {
+                        state->begun.set_value();
+                        state->released.get_future().wait();
                         return false;
                       },
-                      [this](const auto&) { done_ = true; }});
-    begun_.get_future().wait();
+                      [state = state_](const auto&) { state->done = true; }});
+    state_->begun.get_future().wait();
   }
-  void release() { released_.set_value(); }
-  bool done() const { return done_; }
+  void release() { state_->released.set_value(); }
+  bool done() const { return state_->done; }
 
  private:
-  std::promise<void> begun_, released_;
-  std::atomic<bool> done_ = false;
+  struct State {
+    std::promise<void> begun, released;
+    std::atomic<bool> done = false;
+  };
+  const std::shared_ptr<State> state_ = std::make_shared<State>();  // the job may outlive this
 };
 
 class GrammarCompilerTest : public testing::Test {
