@@ -52,8 +52,9 @@ class TokenReports {
   size_t sent_ = 0;   // bytes of text that left
 };
 
-// An error of the grammar under the name of the field that asked for it.
+// What is wrong with the grammar is wrong with the field that asked for it; other errors stay.
 Error named(const Error& error, const std::string& field) {
+  if (error.param() != "grammar") return error;
   return {error.code(), fmt::format("'{}': {}", field, error.message()), field};
 }
 
@@ -97,12 +98,10 @@ class CompletionSink final : public Sink {
   }
 
   void on_done(const Outcome& outcome) override {
-    if (outcome.error && outcome.error->param() == "grammar" && !grammar_field_.empty()) {
-      Outcome renamed = outcome;
-      renamed.error = named(*outcome.error, grammar_field_);
-      return end(renamed);
-    }
-    end(outcome);
+    if (!outcome.error || grammar_field_.empty()) return end(outcome);
+    Outcome renamed = outcome;
+    renamed.error = named(*outcome.error, grammar_field_);
+    end(renamed);
   }
 
  private:
@@ -201,7 +200,7 @@ class CompletionSink final : public Sink {
 
 // Requests with the sinks of their answers, ready for the engine but for their grammar.
 struct Opening {
-  Engine& engine;  // outlives the server
+  Engine& engine;  // there until the server has stopped, and closed its GrammarCompiler
   std::shared_ptr<Responder> responder;
   std::vector<Request> requests;
   std::vector<std::unique_ptr<Sink>> sinks;
@@ -257,19 +256,19 @@ void start_generation(const Services& services, const HttpRequest& http,
   const AnswerSet::Shape shape{int(prompts.size()), fields.choices, fields.stream};
   const auto answers = std::make_shared<AnswerSet>(http.id, responder, std::move(format), shape);
   Opening opening{services.engine, responder, {}, {}};
-  auto& [engine, _, requests, sinks] = opening;
   for (const Prompt& prompt : prompts) {
     for (int i = 0; i < fields.choices; i++) {
-      sinks.push_back(std::make_unique<CompletionSink>(services, answers, int(sinks.size()),
-                                                       http.id, prompt, fields));
-      requests.push_back({0,
-                          prompt.ids,
-                          fields.limits,
-                          fields.sampling,
-                          fields.cache,
-                          {nullptr, prompt.grammar_begins_after},
-                          fields.scores});
-      requests.back().sampling.seed += uint64_t(i);
+      const int choice = int(opening.sinks.size());
+      opening.sinks.push_back(
+          std::make_unique<CompletionSink>(services, answers, choice, http.id, prompt, fields));
+      opening.requests.push_back({0,
+                                  prompt.ids,
+                                  fields.limits,
+                                  fields.sampling,
+                                  fields.cache,
+                                  {nullptr, prompt.grammar_begins_after},
+                                  fields.scores});
+      opening.requests.back().sampling.seed += uint64_t(i);
     }
   }
   if (!fields.grammar) return open(opening);

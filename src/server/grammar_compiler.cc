@@ -4,6 +4,8 @@
 #include <exception>
 #include <utility>
 
+#include "base/log.h"
+
 namespace mantou::server {
 namespace {
 
@@ -49,10 +51,9 @@ void GrammarCompiler::compile(Job job) {
   if (const Result* kept = find(job.source)) {
     const Result result = *kept;
     lock.unlock();
-    job.done(result);
-    return;
+    return job.done(result);
   }
-  lock.unlock();
+  // Still under the lock, so that it is not close() that refuses.
   if (!waiting_.push(std::move(job)))
     fail(ErrorCode::kResourceExhausted,
          "{} grammars wait to be compiled already: try again in a moment", options_.max_waiting);
@@ -78,6 +79,9 @@ GrammarCompiler::Result GrammarCompiler::compile(const text::GrammarSource& sour
   return error;
 } catch (const std::bad_alloc&) {
   return Error(ErrorCode::kUnavailable, "out of memory");
+} catch (const std::exception& other) {
+  log_error("grammar", {{"error", other.what()}});
+  return Error(ErrorCode::kInternal, "unexpected failure");
 }
 
 const GrammarCompiler::Result* GrammarCompiler::find(const text::GrammarSource& source) {
@@ -87,7 +91,7 @@ const GrammarCompiler::Result* GrammarCompiler::find(const text::GrammarSource& 
   return &found->result;
 }
 
-void GrammarCompiler::keep(const text::GrammarSource& source, const Result& result) {
+void GrammarCompiler::keep(const text::GrammarSource& source, const Result& result) try {
   size_t bytes = bytes_of(source);
   if (const auto* grammar = std::get_if<std::shared_ptr<const text::Grammar>>(&result))
     bytes += bytes_of((*grammar)->source()) + (*grammar)->bytes();
@@ -100,6 +104,8 @@ void GrammarCompiler::keep(const text::GrammarSource& source, const Result& resu
     kept_bytes_ -= kept_.back().bytes;
     kept_.pop_back();
   }
+} catch (const std::bad_alloc&) {
+  // It is compiled again next time.
 }
 
 }  // namespace mantou::server

@@ -1,6 +1,7 @@
 // Compiles the grammars of requests on threads of its own, so that one that takes long holds up
 // nobody who does not ask for a grammar. Keeps those used last: clients send the same schema or
-// tools again and again. Owned by the Server; any thread.
+// tools again and again. Made and closed by the Server, shared with its Services; compile() from
+// any thread.
 #pragma once
 
 #include <functional>
@@ -26,7 +27,8 @@ class GrammarCompiler {
     size_t max_kept = 64;
     size_t max_kept_bytes = 64 << 20;  // of memory, by Grammar::bytes()
   };
-  // An Error is what Grammar::compile threw.
+  // An Error is what Grammar::compile threw, of a grammar whose param is "grammar"; kInternal for
+  // what it should not throw.
   using Result = std::variant<std::shared_ptr<const text::Grammar>, Error>;
   struct Job {
     text::GrammarSource source;
@@ -46,7 +48,9 @@ class GrammarCompiler {
   // wait, kUnavailable behind close().
   void compile(Job job);
 
-  void close();  // ends what waits with kUnavailable; waits for what is being compiled
+  // Ends what waits with kUnavailable; waits for what is being compiled, 10 s at most. One thread
+  // at a time, and none of the compiler's.
+  void close();
 
  private:
   struct Kept {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -77,6 +78,16 @@ class GrammarCompilerTest : public testing::Test {
 TEST_F(GrammarCompilerTest, GivesTheGrammarOrWhatIsWrongWithIt) {
   EXPECT_EQ(std::get<Grammar>(ask(compiler_, regex("a+")))->source(), regex("a+"));
   EXPECT_EQ(code_of(ask(compiler_, regex("a("))), ErrorCode::kInvalidArgument);
+}
+
+class BrokenTokenizer final : public ByteTokenizer {
+ public:
+  std::string_view piece_of(TokenId) const override { throw std::runtime_error("broken"); }
+};
+
+TEST_F(GrammarCompilerTest, AFailureOfItsOwnIsAnAnswer) {
+  GrammarCompiler compiler(std::make_shared<BrokenTokenizer>(), options());
+  EXPECT_EQ(code_of(ask(compiler, regex("a"))), ErrorCode::kInternal);
 }
 
 TEST_F(GrammarCompilerTest, KeepsWhatWasUsedLast) {

@@ -214,7 +214,7 @@ class TestClient {
 };
 
 // Token id = byte; id 0 is the special end token.
-class ByteTokenizer final : public text::Tokenizer {
+class ByteTokenizer : public text::Tokenizer {
  public:
   ByteTokenizer() {
     for (int id = 0; id < 256; ++id) bytes_.push_back(id == 0 ? "<end>" : std::string(1, char(id)));
