@@ -52,7 +52,7 @@ class Responder {
   virtual bool started() const = 0;  // send() or begin_stream() was called
 
   // `callback` is called once when the client has left before the answer was complete, at once when
-  // it already has; on the io thread or the caller's.
+  // it already has; on the io thread or the caller's. A later callback takes its place.
   virtual void on_gone(std::function<void()> callback) = 0;
 };
 

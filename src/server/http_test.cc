@@ -189,11 +189,16 @@ TEST(ResponseChannel, TellsAboutAClientThatLeftExactlyOnce) {
   early.on_gone([&] { ++calls; });
   EXPECT_EQ(calls, 2);
   EXPECT_FALSE(early.begin_stream("text/plain"));
+  ResponseChannel replaced({}, [] {});
+  replaced.on_gone([] { ADD_FAILURE() << "another was to be called"; });
+  replaced.on_gone([&] { ++calls; });
+  replaced.set_gone();
+  EXPECT_EQ(calls, 3);
   ResponseChannel complete({}, [] {});
   complete.on_gone([&] { ++calls; });
   complete.send({200, "x"});
   complete.set_gone();
-  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(calls, 3);
 }
 
 TEST(Router, FindsRoutesAndSaysWhatThereIs) {

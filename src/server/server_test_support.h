@@ -58,10 +58,13 @@ class ServerTest : public testing::Test {
     server_->attach({*engine_, std::make_shared<ByteTokenizer>(), std::make_shared<LineTemplate>(),
                      "org/tiny", 1700000000, defaults_, output_format_});
   }
+  // As main ends them: workers and compilers of grammars use the engine until the server has
+  // stopped.
   void TearDown() override {
     if (server_) server_->stop_accepting();
-    engine_.reset();
+    if (engine_) engine_->shutdown(std::chrono::milliseconds(0));
     server_.reset();
+    engine_.reset();
     EXPECT_THAT(record_->violations(), testing::IsEmpty());
     EXPECT_EQ(record_->live_rows(), 0);
   }

@@ -1,5 +1,6 @@
 // What endpoints work with: the engine, the text side and the defaults of requests that do not say.
-// Made by main when the model is loaded; shared and read-only.
+// Made by main when the model is loaded, completed by Server::attach; shared, and read-only but for
+// what the compiler of grammars and the engine do inside.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct RequestDefaults {
 };
 
 struct Services {
-  Engine& engine;  // outlives the server
+  Engine& engine;  // there until Server::stop has returned
   std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const text::ChatTemplate> chat_template;
   std::string model_id;
