@@ -127,13 +127,17 @@ void require_way(const Fields& structured) {
 
 }  // namespace
 
+void add_grammar(GrammarField wanted, std::optional<GrammarField>& all) {
+  if (all && !(all->source == wanted.source))
+    fail_param(ErrorCode::kInvalidArgument, wanted.field, "'{}' and '{}' ask for different things",
+               all->field, wanted.field);
+  all = std::move(wanted);
+}
+
 std::optional<GrammarField> read_grammar(const Fields& fields) {
   std::optional<GrammarField> found;
   const auto take = [&](GrammarSource source, std::string name) {
-    if (found && !(found->source == source))
-      fail_param(ErrorCode::kInvalidArgument, name, "'{}' and '{}' ask for different things",
-                 found->field, name);
-    found = GrammarField{std::move(source), std::move(name)};
+    add_grammar({std::move(source), std::move(name)}, found);
   };
   const auto is_set = [](const Json* value) {
     if (value == nullptr || value->is_null() || *value == false) return false;

@@ -19,4 +19,7 @@ struct GrammarField {
 // field; two fields that ask for different things are an error.
 std::optional<GrammarField> read_grammar(const Fields& fields);
 
+// Takes another field's wish into what `all` found so far; kInvalidArgument when they differ.
+void add_grammar(GrammarField wanted, std::optional<GrammarField>& all);
+
 }  // namespace mantou::server

@@ -93,10 +93,7 @@ void read_output_format(const Json& value, const std::string& path, GenerationFi
   text::GrammarSource source;
   source.kind = text::GrammarKind::kJsonSchema;
   source.text = to_text(*schema);
-  if (out.grammar && !(out.grammar->source == source))
-    fail_param(ErrorCode::kInvalidArgument, name, "'{}' and '{}' ask for different things",
-               out.grammar->field, name);
-  out.grammar = {std::move(source), name};
+  add_grammar({std::move(source), name}, out.grammar);
 }
 
 void read_output_config(const Fields& fields, ChatRequest& chat) {

@@ -12,8 +12,6 @@
 namespace mantou::server {
 namespace {
 
-bool is_nothing(const Json& value) { return value.is_array() && value.empty(); }
-
 // llama-server's samplers in its order; the field and value that turn one off, where it exists
 // here.
 struct KnownSampler {
@@ -155,7 +153,7 @@ std::vector<TokenId> read_prompt(const Json& prompt, const text::Tokenizer& toke
   if (prompt.is_object()) {
     const Fields fields(prompt, "prompt");
     const Json* media = fields.find("multimodal_data");
-    if (media != nullptr && !is_nothing(*media))
+    if (media != nullptr && !(media->is_array() && media->empty()))
       fail_param(ErrorCode::kUnsupported, "prompt.multimodal_data",
                  "'prompt.multimodal_data' is not supported: only text is available");
     if (const Json* text = fields.find("prompt_string")) return read_prompt(*text, tokenizer);
@@ -191,20 +189,19 @@ std::vector<TokenId> read_tokens(const Json& value, const std::string& name,
 LlamaRequest parse_llama_request(std::string_view text, const RequestDefaults& defaults,
                                  const text::Tokenizer& tokenizer) {
   Json body = parse_json(text);
-  const Fields must_be_object(body);
+  const Fields fields(body);
   LlamaRequest request;
   const auto prompt = body.find("prompt");
   if (prompt == body.end() || prompt->is_null())
     fail_param(ErrorCode::kInvalidArgument, "prompt", "'prompt' is required");
   request.prompt = read_prompt(*prompt, tokenizer);
 
-  refuse_in_llama_completion(must_be_object);
+  refuse_in_llama_completion(fields);
   apply_samplers(body);
   apply_limit(body);
   apply_window(body);
   apply_spellings(body);
   std::map<TokenId, float> biases = take_logit_bias(body, tokenizer);
-  const Fields fields(body);
   request.generation = read_generation_fields(fields, defaults, tokenizer.vocab_size());
   if (!biases.empty()) request.generation.sampling.logit_bias = std::move(biases);
 
