@@ -100,7 +100,7 @@ typedef enum BridgeRenderStatus {
   BRIDGE_RENDER_OK = 0,
   BRIDGE_RENDER_FAILED = 1,  // the message says where and why
   BRIDGE_RENDER_RAISED = 2,  // the template called raise_exception: the message is its argument
-  BRIDGE_RENDER_NO_MEMORY = 3,  // not enough for the thread it runs on
+  BRIDGE_RENDER_UNAVAILABLE = 3,  // as BRIDGE_COMPILE_UNAVAILABLE
 } BridgeRenderStatus;
 
 BridgeTemplate* bridge_template_compile(BridgeSlice source);
@@ -136,7 +136,8 @@ typedef enum BridgeCompileStatus {
   BRIDGE_COMPILE_OK = 0,
   BRIDGE_COMPILE_WRONG = 1,        // and always will be
   BRIDGE_COMPILE_TOO_SLOW = 2,     // it was given up on
-  BRIDGE_COMPILE_UNAVAILABLE = 3,  // because of others that were given up on, or no memory
+  // Too many before it were given up on, or there is no memory for the thread it runs on.
+  BRIDGE_COMPILE_UNAVAILABLE = 3,
 } BridgeCompileStatus;
 
 // Within bounds on nesting, size, time and memory. The message names the place in a schema.

@@ -44,7 +44,10 @@ impl fmt::Display for Stopped {
         match self {
             Stopped::Memory => write!(f, "it needs more memory than it may have"),
             Stopped::Time => write!(f, "it takes more time than it may have"),
-            Stopped::Strays => write!(f, "{MAX_STRAYS} others before had to be given up"),
+            Stopped::Strays => {
+                write!(f, "{MAX_STRAYS} others before it had to be given up; ")?;
+                write!(f, "try again later, or restart")
+            }
             Stopped::NoThread(e) => write!(f, "not enough memory to run it ({e})"),
         }
     }

@@ -171,7 +171,7 @@ class BridgedTemplate final : public ChatTemplate {
     const std::string message = bridge_last_error();
     if (status == BRIDGE_RENDER_RAISED)
       throw Error(ErrorCode::kInvalidArgument, message, "messages");
-    if (status == BRIDGE_RENDER_NO_MEMORY)
+    if (status == BRIDGE_RENDER_UNAVAILABLE)
       fail(ErrorCode::kResourceExhausted, "{}: {}", origin_, message);
     fail_param(ErrorCode::kInvalidArgument, "messages", "{}: {}", origin_, message);
   }

@@ -196,9 +196,9 @@ fn shorten(message: &str) -> String {
     }
 }
 
-/// llguidance's words for limits that a grammar exceeds.
+/// llguidance's words for limits that a grammar exceeds, and for its own failures, which come of such.
 const LIMITS: &[&str] =
-    &["Too many items", "Current row has", "too many states", "too many expressions", "panic"];
+    &["Too many items", "Current row has", "too many states", "too many expressions", "panic: "];
 
 fn one_line(error: &str) -> String {
     if error.contains("NoExtensionBias") {

@@ -99,14 +99,14 @@ fn render(environment: &Environment, context: &str) -> std::result::Result<Strin
 enum Failure {
     Raised(String),
     Failed(String),
-    NoMemory(String),
+    Unavailable(String), // through no fault of this template and its variables
 }
 
 impl Failure {
     fn stopped(stopped: &Stopped) -> Failure {
         let message = format!("{NAME}: {stopped}");
         match stopped {
-            Stopped::NoThread(_) | Stopped::Strays => Failure::NoMemory(message),
+            Stopped::NoThread(_) | Stopped::Strays => Failure::Unavailable(message),
             _ => Failure::Failed(message),
         }
     }
@@ -232,7 +232,7 @@ enum RenderStatus {
     Ok = 0,
     Failed = 1,
     Raised = 2,
-    NoMemory = 3,
+    Unavailable = 3,
 }
 
 #[unsafe(no_mangle)]
@@ -250,7 +250,7 @@ unsafe extern "C" fn bridge_template_render(
             }
             Err(Failure::Failed(message)) => Err(message),
             Err(Failure::Raised(message)) => Ok(status(RenderStatus::Raised, &message)),
-            Err(Failure::NoMemory(message)) => Ok(status(RenderStatus::NoMemory, &message)),
+            Err(Failure::Unavailable(message)) => Ok(status(RenderStatus::Unavailable, &message)),
         }
     })
 }
@@ -267,7 +267,7 @@ mod tests {
     fn render(source: &str, context: &str) -> Result<String> {
         Template::compile(source)?.render(context).map_err(|failure| match failure {
             Failure::Raised(message) => format!("raised: {message}"),
-            Failure::Failed(message) | Failure::NoMemory(message) => message,
+            Failure::Failed(message) | Failure::Unavailable(message) => message,
         })
     }
 
