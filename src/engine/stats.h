@@ -135,8 +135,8 @@ struct RowStats {
 
 struct EngineStats {
   // Since the start; these only rise.
-  std::array<uint64_t, 4> finished{};     // by FinishReason, but for the next
-  uint64_t invalid = 0;                   // could not be answered as they were
+  std::array<uint64_t, 4> finished{};     // by FinishReason, without those of `invalid`
+  uint64_t invalid = 0;                   // ended by an error of the request's own
   uint64_t refused = 0;                   // the queue was full
   uint64_t prompt_tokens = 0;             // forwarded
   uint64_t cached_tokens = 0;             // of prompts, not forwarded
