@@ -94,7 +94,7 @@ class Simulation {
       const Client& client = *clients_.at(request.id - 1);
       return GeneratedToken{index == client.end_at ? 0 : token_of(request.id, index), 0, {}};
     };
-    script_.cached_tokens = [this](const Request& request) {
+    script_.cached_tokens = [](const Request& request) {
       return request.id % 4 == 0 ? int64_t(request.prompt.size()) / 2 : 0;
     };
     if (below(2)) plan_faults();
