@@ -14,7 +14,8 @@ Error ending_error() { return {ErrorCode::kUnavailable, "the server is shutting 
 // The same text would be refused again; a lack of time or memory may pass.
 bool is_final(const GrammarCompiler::Result& result) {
   const Error* error = std::get_if<Error>(&result);
-  return error == nullptr || error->code() == ErrorCode::kInvalidArgument;
+  return error == nullptr || error->code() == ErrorCode::kInvalidArgument ||
+         error->code() == ErrorCode::kUnsupported;
 }
 
 size_t bytes_of(const text::GrammarSource& source) {

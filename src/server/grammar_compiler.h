@@ -48,7 +48,7 @@ class GrammarCompiler {
   // wait, kUnavailable behind close().
   void compile(Job job);
 
-  // Ends what waits with kUnavailable; waits for what is being compiled, 10 s at most. One thread
+  // Ends what waits with kUnavailable; waits for what is being compiled, 30 s at most. One thread
   // at a time, and none of the compiler's.
   void close();
 

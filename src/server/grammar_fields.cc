@@ -1,5 +1,6 @@
 #include "server/grammar_fields.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,8 +115,10 @@ GrammarSource read_way(const Way& way, const Json& value, const std::string& nam
   return way.read(value, name);
 }
 
-// One that names none would otherwise ask for nothing without anybody noticing.
-void require_way(const Fields& structured) {
+// A way that is not known would otherwise ask for nothing without anybody noticing. Clients also
+// send all the members there are, with null in them.
+void require_way(const Json& value, const Fields& structured) {
+  if (std::all_of(value.begin(), value.end(), is_off)) return;
   std::string names;
   for (const Way& way : kStructured) {
     if (structured.find(way.name) != nullptr) return;
@@ -149,7 +152,7 @@ std::optional<GrammarField> read_grammar(const Fields& fields) {
   if (const Json* value = fields.find("structured_outputs"); is_set(value)) {
     const Fields inner(*value, "structured_outputs");
     refuse(inner, kNotStructured);
-    require_way(inner);
+    require_way(*value, inner);
     for (const Way& way : kStructured)
       if (const Json* each = inner.find(way.name); is_set(each))
         take(read_way(way, *each, inner.path_of(way.name)), inner.path_of(way.name));

@@ -5,7 +5,7 @@
 // - attach(services) makes it ready.
 // - stop_accepting() takes no new connections and answers new requests with 503; then the engine's
 //   shutdown(grace) lets running answers end or cancels them.
-// - stop(grace) waits for the workers and for grammars that are being compiled (10 s at most), then
+// - stop(grace) waits for the workers and for grammars that are being compiled (30 s at most), then
 //   up to `grace` until what was written has left. Only then may the engine go.
 //
 // Owned by main; called from main's thread.

@@ -37,8 +37,8 @@ class Grammar {
  public:
   // Milliseconds for most; the first with a tokenizer takes tenths of a second more. Throws
   // kInvalidArgument: the message names the path in a schema or the line in a grammar, param is
-  // "grammar"; kUnsupported when it takes too long, which may be this machine's fault;
-  // kUnavailable when too many before it had to be given up.
+  // "grammar"; kUnsupported when it takes too long; kUnavailable when the machine is too
+  // busy for it or too many before it had to be given up.
   static std::shared_ptr<const Grammar> compile(const Tokenizer& tokenizer, GrammarSource source);
   ~Grammar();
 

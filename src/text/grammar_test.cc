@@ -269,6 +269,9 @@ TEST(Grammar, HostileTextIsRefusedAtOnce) {
       {{GrammarKind::kJsonSchema,
         R"({"type":"string","pattern":")" + repeat("\\u005cd", 30000) + "\"}"},
        "classes"},
+      {{GrammarKind::kJsonSchema, R"({"properties":{")" + repeat("k", 100000) +
+                                      R"(":{"anyOf":[{})" + repeat(",{}", 19999) + "]}}}"},
+       "keys are too long"},
   };
   for (const auto& hostile : cases) {
     const auto start = std::chrono::steady_clock::now();

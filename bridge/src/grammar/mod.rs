@@ -35,7 +35,7 @@ const MAX_MASK_ITEMS: usize = 400_000;
 const BOUNDS: Bounds = Bounds {
     stack: if cfg!(debug_assertions) { 8 << 30 } else { 1 << 30 },
     memory: 256 << 20,
-    time: Duration::from_secs(10),
+    time: Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 5 }),
 };
 
 struct Trie(TokTrie);
@@ -132,7 +132,7 @@ impl Refusal {
         let status = match stopped {
             Stopped::Memory => CompileStatus::Wrong,
             Stopped::Time => CompileStatus::TooSlow,
-            Stopped::Strays | Stopped::NoThread(_) => CompileStatus::Unavailable,
+            Stopped::Busy | Stopped::Strays | Stopped::NoThread(_) => CompileStatus::Unavailable,
         };
         Refusal { status, message: format!("it cannot be compiled: {stopped}") }
     }

@@ -16,6 +16,8 @@ use crate::ffi::Result;
 
 /// Levels of JSON; each costs the compiler stack.
 const MAX_DEPTH: usize = 100;
+/// Of all places in one schema together: each holds the keys above it.
+const MAX_PATH_BYTES: usize = 32 << 20;
 /// Properties of one object that may be left out: any of them may come next, which is work for each token.
 const MAX_OPTIONAL: usize = 1_000;
 /// Between values: up to two spaces, or one or two line ends and an indentation. More would let a model
@@ -136,6 +138,7 @@ pub fn prepare(text: &str) -> Result<Value> {
         places: HashSet::new(),
         references: Vec::new(),
         classes: 0,
+        path_bytes: 0,
     };
     let mut prepared = match walk.schema(&schema, "")? {
         Value::Object(map) => map,
@@ -181,6 +184,7 @@ struct Walk<'a> {
     comparison: Comparison<'a>,
     places: HashSet<String>,           // JSON pointers of schemas
     references: Vec<(String, String)>, // where, to which pointer
+    path_bytes: usize,                 // of all places
     classes: usize,                    // of Unicode, in all patterns so far
 }
 
@@ -190,6 +194,10 @@ fn below(path: &str, key: &str) -> String {
 
 impl<'a> Walk<'a> {
     fn schema(&mut self, schema: &'a Value, path: &str) -> Result<Value> {
+        self.path_bytes += path.len();
+        if self.path_bytes > MAX_PATH_BYTES {
+            return Err("JSON schema: its keys are too long for as many schemas as it holds".into());
+        }
         self.places.insert(path.to_owned());
         let map = match schema {
             Value::Bool(_) => return Ok(schema.clone()),

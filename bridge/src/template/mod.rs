@@ -106,7 +106,7 @@ impl Failure {
     fn stopped(stopped: &Stopped) -> Failure {
         let message = format!("{NAME}: {stopped}");
         match stopped {
-            Stopped::NoThread(_) | Stopped::Strays => Failure::Unavailable(message),
+            Stopped::NoThread(_) | Stopped::Strays | Stopped::Busy => Failure::Unavailable(message),
             _ => Failure::Failed(message),
         }
     }
