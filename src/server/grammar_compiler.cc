@@ -20,7 +20,7 @@ bool is_final(const GrammarCompiler::Result& result) {
 
 size_t bytes_of(const text::GrammarSource& source) {
   size_t bytes = source.text.size();
-  for (const std::string& choice : source.choices) bytes += sizeof(choice) + choice.size();
+  for (const std::string& choice : source.choices) bytes += sizeof(std::string) + choice.size();
   return bytes;
 }
 
@@ -106,7 +106,7 @@ void GrammarCompiler::keep(const text::GrammarSource& source, const Result& resu
     kept_.pop_back();
   }
 } catch (const std::bad_alloc&) {
-  // It is compiled again next time.
+  log_warn("no memory to keep a grammar");
 }
 
 }  // namespace mantou::server
