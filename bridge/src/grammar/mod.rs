@@ -36,6 +36,7 @@ const BOUNDS: Bounds = Bounds {
     stack: if cfg!(debug_assertions) { 8 << 30 } else { 1 << 30 },
     memory: 256 << 20,
     time: Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 5 }),
+    is_self_contained: true, // see make_constants
 };
 
 struct Trie(TokTrie);
@@ -97,6 +98,7 @@ impl Vocabulary {
         limits.max_lexer_states = MAX_LEXER_STATES;
         limits.max_items_in_row = MAX_ROW_ITEMS;
         limits.step_max_items = MAX_MASK_ITEMS;
+        make_constants(&factory);
         Ok(Vocabulary { factory: Arc::new(factory), ends: ends.into(), strays: Arc::default() })
     }
 
@@ -164,14 +166,22 @@ pub struct Grammar {
     bytes: usize, // about
 }
 
+/// What llguidance and its crates make when it is first needed and never change: the meta schemas and
+/// base address of `referencing`, the seeds of `ahash`, a hook for panics.
+fn make_constants(factory: &ParserFactory) {
+    let schema =
+        r##"{"$defs":{"a":{"type":"string","format":"date","pattern":"a"}},"$ref":"#/$defs/a"}"##;
+    let lark = r#"start: "a" | /b+/i | %json {"type":"null"}"#;
+    for (kind, source) in [(Kind::JsonSchema, schema), (Kind::Regex, "a|b"), (Kind::Lark, lark)] {
+        let _ = compile(factory, kind, source); // the vocabulary may have no "a"
+    }
+}
+
 fn compile(factory: &ParserFactory, kind: Kind, source: &str) -> Result<Matcher> {
     let grammar = match kind {
         Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema::prepare(source)?),
         Kind::Regex => TopLevelGrammar::from_regex(regex::check(source)?),
-        Kind::Lark => {
-            regex::check_size(source)?;
-            TopLevelGrammar::from_lark(embedded::prepare(source)?)
-        }
+        Kind::Lark => TopLevelGrammar::from_lark(embedded::prepare(source)?),
     };
     let mut matcher = Matcher::new(factory.create_parser(grammar));
     match matcher.get_error() {
@@ -385,4 +395,38 @@ unsafe extern "C" fn bridge_row_state(row: *mut Row, out: *mut State) -> bool {
         unsafe { *out = (*row).state()? };
         Ok(true)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its tokens are the bytes.
+    fn vocabulary() -> Vocabulary {
+        let bytes: Vec<[u8; 1]> = (0..=255).map(|byte| [byte]).collect();
+        let token = |byte| Slice::of(byte);
+        let tokens: Vec<TokenView> = bytes
+            .iter()
+            .map(|b| TokenView { piece: token(b), bytes: token(b), added: false, special: false })
+            .collect();
+        Vocabulary::new(&tokens, &[0]).unwrap()
+    }
+
+    #[test]
+    fn those_that_take_too_much_are_refused_and_leave_the_others_alone() {
+        let vocabulary = vocabulary();
+        let doubled: String = (1..=14).map(|i| format!("A{i}: A{0} A{0}\n", i - 1)).collect();
+        let hostile = [
+            (Kind::Regex, r"\w".repeat(130_000)),
+            (Kind::Regex, r"(?i)\p{L}".repeat(9_000)),
+            (Kind::Regex, "(a)*".repeat(16_000)),
+            (Kind::Lark, format!("start: A14\nA0: \"a\"? /\\w/?\n{doubled}")),
+        ];
+        for (kind, source) in hostile {
+            let start = &source[..20];
+
+            assert!(vocabulary.compile(kind, &source).is_err(), "{start}");
+            assert!(vocabulary.compile(Kind::Regex, "[a-z]+").is_ok(), "after {start}");
+        }
+    }
 }

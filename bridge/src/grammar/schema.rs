@@ -6,7 +6,6 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value, json};
 
 use super::disjoint::Comparison;
-use super::regex;
 use super::values::{
     Harmless, apply_number_format, check_constant, check_constants, check_factor, check_harmless,
     check_number, check_pattern, check_property_count, check_type, count_of, fail, format_of,
@@ -137,7 +136,6 @@ pub fn prepare(text: &str) -> Result<Value> {
         comparison: Comparison::new(&schema),
         places: HashSet::new(),
         references: Vec::new(),
-        classes: 0,
         path_bytes: 0,
     };
     let mut prepared = match walk.schema(&schema, "")? {
@@ -185,7 +183,6 @@ struct Walk<'a> {
     places: HashSet<String>,           // JSON pointers of schemas
     references: Vec<(String, String)>, // where, to which pointer
     path_bytes: usize,                 // of all places
-    classes: usize,                    // of Unicode, in all patterns so far
 }
 
 fn below(path: &str, key: &str) -> String {
@@ -250,7 +247,7 @@ impl<'a> Walk<'a> {
             Form::SchemaMap => return self.map(value, at).map(Some),
             Form::PatternMap => {
                 for pattern in value.as_object().into_iter().flat_map(Map::keys) {
-                    self.pattern(pattern, &below(at, pattern))?;
+                    check_pattern(pattern, &below(at, pattern))?;
                 }
                 return self.map(value, at).map(Some);
             }
@@ -282,19 +279,11 @@ impl<'a> Walk<'a> {
             Form::Number | Form::Bound => check_number(value, at)?,
             Form::Factor => check_factor(value, at)?,
             Form::Pattern => match value.as_str() {
-                Some(pattern) => self.pattern(pattern, at)?,
+                Some(pattern) => check_pattern(pattern, at)?,
                 None => return fail(at, "must be a string"),
             },
         }
         Ok(Some(value.clone()))
-    }
-
-    fn pattern(&mut self, pattern: &str, at: &str) -> Result<()> {
-        self.classes += regex::class_count(pattern);
-        if self.classes > regex::MAX_CLASSES {
-            return fail(at, "the patterns up to here hold too many classes such as \\w or \\p{L}");
-        }
-        check_pattern(pattern, at)
     }
 
     fn list(&mut self, form: Form, value: &'a Value, at: &str) -> Result<Value> {
