@@ -194,17 +194,22 @@ void read_echo(const Fields& fields, GenerationFields& generation) {
   if (generation.echo && sampling.logprobs) generation.scores = {sampling.top_logprobs};
 }
 
+// A template knows its own default; "max" is what Anthropic's clients call the most.
+void read_effort(const Fields& fields, text::ChatOptions& chat) {
+  std::string effort;
+  if (!fields.read("reasoning_effort", effort) || effort == "auto" || effort == "default") return;
+  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+  if (effort == "max") effort = "xhigh";
+  if (std::ranges::find(kEfforts, effort) == std::end(kEfforts))
+    Fields::wrong("reasoning_effort", "none, minimal, low, medium, high, xhigh or max", effort);
+  chat.extra["reasoning_effort"] = effort;
+  if (effort == "none") chat.extra["enable_thinking"] = false;
+}
+
 void read_template_options(const Fields& fields, const RequestDefaults& defaults,
                            text::ChatOptions& chat) {
   chat.extra = defaults.template_kwargs;
-  std::string effort;
-  if (fields.read("reasoning_effort", effort)) {
-    constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
-    if (std::find(std::begin(kEfforts), std::end(kEfforts), effort) == std::end(kEfforts))
-      Fields::wrong("reasoning_effort", "none, minimal, low, medium, high or xhigh", effort);
-    chat.extra["reasoning_effort"] = effort;
-    if (effort == "none") chat.extra["enable_thinking"] = false;
-  }
+  read_effort(fields, chat);
   if (const Json* kwargs = fields.find("chat_template_kwargs")) {
     const Fields must_be_object(*kwargs, "chat_template_kwargs");
     for (const auto& [key, value] : kwargs->items()) chat.extra[key] = value;

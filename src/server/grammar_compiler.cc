@@ -27,10 +27,13 @@ size_t bytes_of(const text::GrammarSource& source) {
 }  // namespace
 
 GrammarCompiler::GrammarCompiler(std::shared_ptr<const text::Tokenizer> tokenizer, Options options)
-    : tokenizer_(std::move(tokenizer)), options_(options), waiting_(options.max_waiting) {
-  for (int i = 0; i < options_.threads; i++)
-    threads_.emplace_back([this] {
-      while (auto job = waiting_.pop()) run(*job);
+    : tokenizer_(std::move(tokenizer)),
+      options_(options),
+      short_(options.max_waiting),
+      long_(options.max_waiting) {
+  for (Lane* lane : {&short_, &long_})
+    lane->thread = std::thread([this, lane] {
+      while (auto job = lane->waiting.pop()) run(*job);
     });
 }
 
@@ -41,9 +44,9 @@ void GrammarCompiler::close() {
     std::lock_guard lock(mutex_);
     closed_ = true;
   }
-  waiting_.close();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  for (Lane* lane : {&short_, &long_}) lane->waiting.close();
+  for (Lane* lane : {&short_, &long_})
+    if (lane->thread.joinable()) lane->thread.join();
 }
 
 void GrammarCompiler::compile(Job job) {
@@ -55,7 +58,8 @@ void GrammarCompiler::compile(Job job) {
     return job.done(result);
   }
   // Still under the lock, so that it is not close() that refuses.
-  if (!waiting_.push(std::move(job)))
+  Lane& lane = bytes_of(job.source) <= options_.short_bytes ? short_ : long_;
+  if (!lane.waiting.push(std::move(job)))
     fail(ErrorCode::kResourceExhausted,
          "{} grammars wait to be compiled already: try again in a moment", options_.max_waiting);
 }

@@ -1,7 +1,7 @@
-// Compiles the grammars of requests on threads of its own, so that one that takes long holds up
-// nobody who does not ask for a grammar. Keeps those used last: clients send the same schema or
-// tools again and again. Made and closed by the Server, shared with its Services; compile() from
-// any thread.
+// Compiles the grammars of requests on two threads of its own, one for short sources and one for
+// long ones: one that takes long holds up nobody who asks for none, and few who ask for a usual
+// one. Keeps those used last: clients send the same schema or tools again and again. Made and
+// closed by the Server, shared with its Services; compile() from any thread.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,6 @@
 #include <mutex>
 #include <thread>
 #include <variant>
-#include <vector>
 
 #include "base/error.h"
 #include "base/mailbox.h"
@@ -22,8 +21,8 @@ namespace mantou::server {
 class GrammarCompiler {
  public:
   struct Options {
-    int threads = 2;
-    size_t max_waiting = 256;
+    size_t short_bytes = 16 << 10;
+    size_t max_waiting = 128;  // of short ones, and as many long ones
     size_t max_kept = 64;
     size_t max_kept_bytes = 64 << 20;  // of memory, by Grammar::bytes()
   };
@@ -59,6 +58,12 @@ class GrammarCompiler {
     size_t bytes;
   };
 
+  struct Lane {
+    explicit Lane(size_t max_waiting) : waiting(max_waiting) {}
+    Mailbox<Job> waiting;
+    std::thread thread;
+  };
+
   void run(Job& job);
   Result compile(const text::GrammarSource& source) const;
   const Result* find(const text::GrammarSource& source);  // mutex_ is held
@@ -70,8 +75,7 @@ class GrammarCompiler {
   std::list<Kept> kept_;  // used last, first
   size_t kept_bytes_ = 0;
   bool closed_ = false;
-  Mailbox<Job> waiting_;
-  std::vector<std::thread> threads_;
+  Lane short_, long_;
 };
 
 }  // namespace mantou::server

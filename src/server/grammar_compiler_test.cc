@@ -18,7 +18,7 @@ using text::GrammarKind;
 
 text::GrammarSource regex(std::string text) { return {GrammarKind::kRegex, std::move(text), {}}; }
 
-GrammarCompiler::Options options() { return {.threads = 1, .max_waiting = 2}; }
+GrammarCompiler::Options options() { return {.max_waiting = 2}; }
 
 // What came of a job, once it did.
 class Answer {
@@ -91,7 +91,7 @@ TEST_F(GrammarCompilerTest, AFailureOfItsOwnIsAnAnswer) {
 }
 
 TEST_F(GrammarCompilerTest, KeepsWhatWasUsedLast) {
-  const GrammarCompiler::Options few{.threads = 1, .max_waiting = 2, .max_kept = 2};
+  const GrammarCompiler::Options few{.max_waiting = 2, .max_kept = 2};
   GrammarCompiler compiler(tokenizer_, few);
   const auto a = std::get<Grammar>(ask(compiler, regex("a")));
   const auto b = std::get<Grammar>(ask(compiler, regex("b")));
@@ -102,7 +102,7 @@ TEST_F(GrammarCompilerTest, KeepsWhatWasUsedLast) {
 }
 
 TEST_F(GrammarCompilerTest, KeepsNoMoreMemoryThanItMay) {
-  const GrammarCompiler::Options little{.threads = 1, .max_waiting = 2, .max_kept_bytes = 1};
+  const GrammarCompiler::Options little{.max_waiting = 2, .max_kept_bytes = 1};
   GrammarCompiler compiler(tokenizer_, little);
   const auto a = std::get<Grammar>(ask(compiler, regex("a")));
   EXPECT_GT(a->bytes(), 1);
@@ -132,6 +132,13 @@ TEST_F(GrammarCompilerTest, RefusesWhenTooManyWait) {
   blocker.release();
   EXPECT_TRUE(std::get<Grammar>(first.wait()));
   EXPECT_TRUE(std::get<Grammar>(second.wait()));
+}
+
+TEST_F(GrammarCompilerTest, ShortOnesDoNotWaitForLongOnes) {
+  GrammarCompiler compiler(tokenizer_, {.short_bytes = 1, .max_waiting = 2});
+  Blocker blocker(compiler);  // longer than that
+  EXPECT_TRUE(std::get<Grammar>(ask(compiler, regex("a"))));
+  blocker.release();
 }
 
 TEST_F(GrammarCompilerTest, DoesNothingForWhomNobodyWaits) {

@@ -58,6 +58,7 @@ GrammarSource object_of(const Json& value, std::string_view name) {
 // json_object may bring a schema, too.
 std::optional<GrammarSource> response_format_of(const Json& value) {
   const Fields format(value, "response_format");
+  if (value.empty()) return std::nullopt;
   std::string type;
   if (!format.read("type", type))
     fail_param(ErrorCode::kInvalidArgument, "response_format.type",

@@ -21,12 +21,19 @@ bool is_nothing(const Json& value) {
   return value == false || (value.is_string() && value.get_ref<const std::string&>().empty()) ||
          (value.is_structured() && value.empty());
 }
+// Of fields that ask for something even when they are empty.
+bool is_absent(const Json& value) { return value.is_null() || value == false; }
+bool is_auto(const Json& value) { return is_off(value) || value == "auto"; }
+bool is_unscaled(const Json& value) {
+  return is_off(value) || (value.is_array() && std::ranges::all_of(value, [](const Json& each) {
+                             return each.is_object() && each.value("scale", Json(1)) == 0;
+                           }));
+}
 // The ways of llama-server to write reasoning that keep it out of the content.
 bool is_apart(const Json& value) { return value == "auto" || value == "deepseek"; }
 
 constexpr std::string_view kAdapters = "adapters are not available";
 constexpr std::string_view kOurSamplers = "only the samplers of docs/sampling.md exist";
-constexpr std::string_view kNoBeams = "answers are sampled, beams are not searched";
 constexpr std::string_view kAlways = "a grammar holds from the start";
 constexpr std::string_view kReasons = "reasoning is not limited";
 constexpr std::string_view kSpecial = "special tokens are no part of the text";
@@ -34,7 +41,7 @@ constexpr std::string_view kSpecial = "special tokens are no part of the text";
 constexpr RefusedField kEverywhere[] = {
     {"adapter", kAdapters},
     {"adapters", kAdapters},
-    {"lora", kAdapters},
+    {"lora", kAdapters, is_unscaled},
     {"allowed_token_ids", "use logit_bias"},
     {"bad_words", "use logit_bias"},
     {"logits_processors", "use logit_bias"},
@@ -42,7 +49,7 @@ constexpr RefusedField kEverywhere[] = {
     {"skip_special_tokens", kSpecial, is_true},
     {"preserved_tokens", kSpecial},
     {"prompt_logprobs", "ask /v1/completions for echo and logprobs"},
-    {"truncate_prompt_tokens", "prompts are not cut; send a shorter one"},
+    {"truncate_prompt_tokens", "prompts are not cut; send a shorter one", is_negative},
     {"hlg", kOurSamplers},
     {"mirostat", kOurSamplers},
     {"typical_p", kOurSamplers, is_one},
@@ -51,9 +58,7 @@ constexpr RefusedField kEverywhere[] = {
     {"top_n_sigma", kOurSamplers, is_not_positive},
     {"adaptive_target", kOurSamplers, is_negative},
     {"repetition_detection", "use max_tokens or repetition_penalty"},
-    {"use_beam_search", kNoBeams},
-    {"length_penalty", kNoBeams, is_one},
-    {"early_stopping", kNoBeams},
+    {"use_beam_search", "answers are sampled, beams are not searched"},
     {"n_indent", "indents do not end an answer; use stop", is_not_positive},
     {"t_max_predict_ms", "the time is not limited; use n_predict", is_not_positive},
     {"reasoning_budget_tokens", kReasons, is_negative},
@@ -67,10 +72,10 @@ constexpr RefusedField kEverywhere[] = {
 constexpr RefusedField kInChat[] = {
     {"echo", "send the prompt back yourself"},
     {"functions", "use tools"},
-    {"function_call", "use tools"},
+    {"function_call", "use tools", is_auto},
     {"audio", "only text is available"},
     {"modalities", "only text is available", is_only_text},
-    {"web_search_options", "the model cannot search"},
+    {"web_search_options", "the model cannot search", is_absent},
     {"chat_template", "the model's own is used; write the prompt yourself for /v1/completions",
      is_nothing},
     {"documents", "give the template what it wants by chat_template_kwargs", is_nothing},

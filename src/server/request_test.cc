@@ -106,7 +106,7 @@ constexpr BadField kBadFields[] = {
     {R"("response_format": {"type": "xml"})", "response_format.type", "json_schema, not"},
     {R"("response_format": {"type": "json_schema", "json_schema": {}})",
      "response_format.json_schema.schema", "is required"},
-    {R"("response_format": {})", "response_format.type", "is required"},
+    {R"("response_format": {"schema": {}})", "response_format.type", "is required"},
     {R"("guided_json": 7)", "guided_json", "a JSON schema"},
     {R"("guided_json": "{")", "guided_json", "a JSON schema"},
     {R"("guided_choice": [])", "guided_choice", "at least one text"},
@@ -122,8 +122,6 @@ constexpr BadField kBadFields[] = {
     {R"("top_n_sigma": 18446744073709551615)", "top_n_sigma", "not supported"},
     {R"("typical_p": 0.9)", "typical_p", "not supported"},
     {R"("use_beam_search": true)", "use_beam_search", "not supported"},
-    {R"("length_penalty": 0.8)", "length_penalty", "not supported"},
-    {R"("early_stopping": "never")", "early_stopping", "not supported"},
     {R"("truncate_prompt_tokens": 5)", "truncate_prompt_tokens", "not supported"},
     {R"("skip_special_tokens": false)", "skip_special_tokens", "not supported"},
     {R"("logits_processors": ["f"])", "logits_processors", "use logit_bias"},
@@ -171,6 +169,9 @@ constexpr BadField kBadChatFields[] = {
      R"(of type "custom")"},
     {R"("chat_template": "{{ messages }}")", "chat_template", "not supported"},
     {R"("documents": [{"text": "x"}])", "documents", "chat_template_kwargs"},
+    {R"("web_search_options": {})", "web_search_options", "cannot search"},
+    {R"("function_call": {"name": "f"})", "function_call", "use tools"},
+    {R"("tool_choice": {"type": "any"})", "tool_choice", "no 'tools'"},
     {R"("modalities": ["text", "audio"])", "modalities", "only text"},
     {R"("add_special_tokens": true)", "add_special_tokens", "not supported"},
     {R"("reasoning_format": "none")", "reasoning_format", "reasoning_content"},
@@ -195,7 +196,7 @@ constexpr BadField kBadChatFields[] = {
         "allowed_tools": {"tools": [{"function": {"name": "f"}}]}})",
      "tool_choice.allowed_tools.tools", R"(names "f")"},
     {R"("parallel_tool_calls": 1)", "parallel_tool_calls", "true or false"},
-    {R"("reasoning_effort": "max")", "reasoning_effort", "none, minimal, low"},
+    {R"("reasoning_effort": "most")", "reasoning_effort", "none, minimal, low"},
     {R"("chat_template_kwargs": [1])", "chat_template_kwargs", "an object"},
     {R"("continue_final_message": true, "add_generation_prompt": true)", "continue_final_message",
      "exclude each other"},
@@ -267,7 +268,9 @@ TEST(Request, NullsAndValuesThatMeanOffAreAccepted) {
         R"("store": true)",
         R"("metadata": {"a": [1, {"b": 2}]})",
         R"("typical_p": 1.0)",
-        R"("length_penalty": 1.0, "early_stopping": false, "use_beam_search": false)",
+        R"("length_penalty": 0, "early_stopping": true, "use_beam_search": false)",
+        R"("lora": [{"id": 0, "scale": 0}], "truncate_prompt_tokens": -1, "response_format": {})",
+        R"("tool_choice": {"type": "auto"}, "function_call": "auto", "web_search_options": null)",
         R"("top_n_sigma": -1, "adaptive_target": -1, "lora": [], "reasoning_budget_tokens": -1)",
         R"("skip_special_tokens": true)",
         R"("modalities": ["text"])",
@@ -413,6 +416,32 @@ TEST(Request, ReasoningEffortAndTemplateKwargs) {
   EXPECT_EQ(request.chat.extra.dump(),
             R"({"reasoning_effort":"none","enable_thinking":false,"z":1,"a":2})");
   EXPECT_TRUE(request.chat.add_generation_prompt);
+}
+
+TEST(Request, ReasoningEffortMayBeTheTemplatesOwnOrTheMost) {
+  const auto extra = [](std::string_view effort) {
+    const std::string body =
+        fmt::format(R"({{"messages": [{{"role": "user"}}], "reasoning_effort": "{}"}})", effort);
+    return parse_chat_request(body, {}, kVocab).chat.extra.dump();
+  };
+  EXPECT_EQ(extra("auto"), extra("default"));
+  EXPECT_THAT(extra("auto"), Not(HasSubstr("reasoning_effort")));
+  EXPECT_EQ(extra("max"), R"({"reasoning_effort":"xhigh"})");
+}
+
+TEST(Request, AToolChoiceMayBeAnObjectOfItsType) {
+  const auto with = [](std::string_view choice) {
+    const std::string body = fmt::format(
+        R"({{"messages": [{{"role": "user"}}], "tools": [{{"function": {{"name": "g"}}}}],
+            "tool_choice": {}}})",
+        choice);
+    return parse_chat_request(body, {}, kVocab);
+  };
+  EXPECT_TRUE(with(R"({"type": "any"})").must_call);
+  EXPECT_TRUE(with(R"("any")").must_call);
+  EXPECT_TRUE(with(R"({"type": "required"})").must_call);
+  EXPECT_FALSE(with(R"({"type": "auto"})").must_call);
+  EXPECT_TRUE(with(R"({"type": "none"})").chat.tools.is_null());
 }
 
 Refusal json_refusal(const std::string& text, const JsonLimits& limits = {}) {

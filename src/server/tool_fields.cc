@@ -57,17 +57,25 @@ void read_allowed_tools(const Fields& choice, const Json& tools, ChatRequest& re
   request.must_call = mode == "required";
 }
 
+// {"type": "auto"} says the same as "auto", and so on; some clients and Mistral's API say "any".
+const Json& mode_of(const Json& choice) {
+  return choice.is_object() && choice.size() == 1 && choice.contains("type") ? choice["type"]
+                                                                             : choice;
+}
+
 void read_tool_choice(const Fields& fields, const Json& tools, ChatRequest& request) {
   const Json* choice = fields.find("tool_choice");
-  if (choice == nullptr || *choice == "auto") return;
-  if (*choice == "none") {
+  if (choice == nullptr) return;
+  const Json& mode = mode_of(*choice);
+  if (mode == "auto") return;
+  if (mode == "none") {
     request.chat.tools = nullptr;
     return;
   }
   if (tools.empty())
     fail_param(ErrorCode::kInvalidArgument, "tool_choice",
                "'tool_choice' asks for a call, but there are no 'tools'");
-  if (*choice == "required") {
+  if (mode == "required" || mode == "any") {
     request.must_call = true;
     return;
   }
