@@ -427,6 +427,14 @@ mod tests {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn work_that_does_not_get_the_processor_is_told_so() {
+        let strays = Strays::default();
+        let asleep = || thread::sleep(Duration::from_secs(1));
+        assert!(matches!(run("t", &bounds(50), &strays, asleep), Err(Stopped::Busy)));
+    }
+
+    #[test]
     fn starts_no_more_beside_too_many_strays() {
         let strays = Strays::default();
         let end = Arc::new(AtomicBool::new(false));

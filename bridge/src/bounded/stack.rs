@@ -39,7 +39,6 @@ mod linux {
         let home = unsafe { MaybeUninit::zeroed().assume_init() };
         let mut call = Call { work, home, ended: false };
         let call = &raw mut call;
-        CALL.set(call.cast());
         unsafe {
             let mut start: libc::ucontext_t = MaybeUninit::zeroed().assume_init();
             if libc::getcontext(&mut start) != 0 {
@@ -49,11 +48,10 @@ mod linux {
             start.uc_stack.ss_size = stack.size;
             start.uc_link = &raw mut (*call).home;
             libc::makecontext(&mut start, begin, 0);
-            if libc::swapcontext(&raw mut (*call).home, &start) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            CALL.set(call.cast());
+            let switched = libc::swapcontext(&raw mut (*call).home, &start) == 0;
             CALL.set(ptr::null_mut());
-            Ok((*call).ended)
+            if switched { Ok((*call).ended) } else { Err(io::Error::last_os_error()) }
         }
     }
 

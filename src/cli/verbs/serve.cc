@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <ctime>
 #include <future>
+#include <optional>
 
 #include "base/available_memory.h"
 #include "base/error.h"
@@ -133,6 +134,7 @@ server::AccessOptions access_options(const ServerOptions& options) {
 
 int run_serve(const Options& options) {
   const TerminationSignals signals;
+  std::optional<Engine> engine;  // outlives the server's threads, however this ends
   server::Server server(
       {.http = http_options(options.server),
        .access = access_options(options.server)});  // 503 until the model is there
@@ -144,8 +146,8 @@ int run_serve(const Options& options) {
   engine_options.max_queued = options.server.queue;
   engine_options.steps.schedule = schedule_of(model, options.model);
   engine_options.steps.state_bytes = state_bytes(options);
-  Engine engine(std::move(model.executor), engine_options);
-  server.attach({engine, model.tokenizer, model.chat_template, model.name,
+  engine.emplace(std::move(model.executor), engine_options);
+  server.attach({*engine, model.tokenizer, model.chat_template, model.name,
                  int64_t(std::time(nullptr)), defaults_of(model, options),
                  output_format(model, options), model.path,
                  *kRevision ? fmt::format("mantou {} ({})", kProgramVersion, kRevision)
@@ -161,7 +163,7 @@ int run_serve(const Options& options) {
   fmt::print(stderr, "ending: answers in progress get {} s, a second signal ends at once\n",
              grace.count());
   server.stop_accepting();
-  engine.shutdown(grace);
+  engine->shutdown(grace);
   server.stop(grace);
   return 0;
 }
