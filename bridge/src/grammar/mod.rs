@@ -8,7 +8,7 @@ mod schema;
 mod values;
 
 use std::ffi::{c_int, c_uint};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use llguidance::api::TopLevelGrammar;
@@ -111,11 +111,22 @@ impl Vocabulary {
         }
         let (factory, owned) = (Arc::clone(&self.factory), source.to_owned());
         let work = move || compile(&factory, kind, &owned);
-        let done =
-            bounded::run("grammar", &BOUNDS, &self.strays, work).map_err(Refusal::stopped)?;
+        let done = bounded::run("grammar", &BOUNDS, &self.strays, work).map_err(|stopped| {
+            keep_for_ever(&self.factory);
+            Refusal::stopped(stopped)
+        })?;
         let start = done.result.map_err(|message| Refusal::wrong(shorten(&message)))?;
         let row = Row { matcher: start, ends: Arc::clone(&self.ends), ended: false };
         Ok(Grammar { start: Mutex::new(row), bytes: done.kept })
+    }
+}
+
+/// Work that was left still counts as a user of the vocabulary, which is therefore never freed.
+fn keep_for_ever(factory: &Arc<ParserFactory>) {
+    static KEPT: Mutex<Vec<Arc<ParserFactory>>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !kept.iter().any(|each| Arc::ptr_eq(each, factory)) {
+        kept.push(Arc::clone(factory));
     }
 }
 
