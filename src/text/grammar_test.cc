@@ -239,12 +239,13 @@ TEST(Grammar, OneGrammarForManyThreads) {
   EXPECT_THAT(right, testing::Each(20));
 }
 
+std::string repeat(std::string_view text, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
+
 TEST(Grammar, HostileTextIsRefusedAtOnce) {
-  const auto repeat = [](std::string_view text, int count) {
-    std::string all;
-    for (int i = 0; i < count; ++i) all += text;
-    return all;
-  };
   const struct {
     GrammarSource source;
     const char* message;
