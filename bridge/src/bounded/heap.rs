@@ -50,12 +50,6 @@ impl Blocks {
         unsafe { self.empty(|block| libc::free(block.cast())) }
     }
 
-    pub fn is_empty(&self) -> bool {
-        let head = self.0.get();
-        let next = unsafe { (*head).next };
-        next.is_null() || next == head
-    }
-
     unsafe fn empty(&self, each: impl Fn(*mut Header)) {
         let head = self.0.get();
         unsafe {

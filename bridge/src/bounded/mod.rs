@@ -10,9 +10,10 @@
 mod heap;
 mod stack;
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicI32, AtomicIsize, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 use std::{fmt, io, ptr};
@@ -28,9 +29,6 @@ pub struct Bounds {
     pub stack: usize,   // bytes; only what is touched becomes memory
     pub memory: usize,  // bytes on the heap
     pub time: Duration, // of the processor's; on a busy machine it may take BUSY times as long
-    /// Whether nothing but its result can hold memory that the work asked for, so that it can be given
-    /// back when the work is left. What is made but once, when it is first needed, must exist before.
-    pub is_self_contained: bool,
 }
 
 #[derive(Debug)]
@@ -68,27 +66,32 @@ impl fmt::Display for Stopped {
 pub struct Strays(Mutex<Vec<Stray>>);
 
 struct Stray {
-    worker: Option<JoinHandle<()>>, // None: it has ended, but its memory may be in use
+    worker: JoinHandle<()>,
     run: Arc<Run>,
 }
 
 impl Strays {
-    fn add(&self, worker: Option<JoinHandle<()>>, run: Arc<Run>) {
-        if worker.is_some() || !run.give_back() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Stray { worker, run });
-        }
+    fn lock(&self) -> MutexGuard<'_, Vec<Stray>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are; forgets those that are gone by now.
+    /// How many there are; sees off those that have ended.
     fn count(&self) -> usize {
-        let mut strays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        strays.retain_mut(|stray| {
-            if let Some(worker) = stray.worker.take_if(|worker| worker.is_finished()) {
-                let _ = worker.join();
-            }
-            stray.worker.is_some() || !stray.run.give_back()
-        });
+        let mut strays = self.lock();
+        for gone in strays.extract_if(.., |stray| stray.worker.is_finished()) {
+            gone.run.see_off(gone.worker);
+        }
         strays.len()
+    }
+}
+
+/// For what work shares with others: work that was left still counts as a user of it, so that it would
+/// be lost rather than freed. Now it lives as long as the process.
+pub fn keep_for_ever(shared: Arc<dyn Any + Send + Sync>) {
+    static KEPT: Mutex<Vec<Arc<dyn Any + Send + Sync>>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !kept.iter().any(|each| Arc::ptr_eq(each, &shared)) {
+        kept.push(shared);
     }
 }
 
@@ -101,12 +104,14 @@ struct Run {
     state: AtomicU8,
     memory_left: AtomicIsize,
     blocks: heap::Blocks, // of the worker; once it has ended, of who joined it
-    is_self_contained: bool,
-    thread: AtomicI32, // 0: it has not begun
+    thread: AtomicI32,    // 0: it has not begun
     caller: Thread,
 }
 
 /// Runs `work` within `bounds`. A panic in it goes on in the caller.
+///
+/// When the work is left, the memory that it asked for is given back. So nothing but its result may
+/// hold such memory: what is made once for all, when it is first needed, must exist before.
 pub fn run<T: Send + 'static>(
     name: &str,
     bounds: &Bounds,
@@ -137,13 +142,12 @@ pub fn run<T: Send + 'static>(
     match run.wait(bounds, began, || priority::time_used(&worker, began)) {
         None => _ = worker.join(), // it is about to end; what it touched is then free to go
         Some(Stopped::Memory) if stack::CAN_LEAVE => {
-            let _ = worker.join();
-            strays.add(None, run);
+            run.see_off(worker);
             return Err(Stopped::Memory);
         }
         Some(stopped) => {
             priority::give_up(&worker);
-            strays.add(Some(worker), run);
+            strays.lock().push(Stray { worker, run });
             return Err(stopped);
         }
     }
@@ -161,7 +165,6 @@ impl Run {
             state: AtomicU8::new(RUNNING),
             memory_left: AtomicIsize::new(bounds.memory.try_into().unwrap_or(isize::MAX)),
             blocks: heap::Blocks::new(),
-            is_self_contained: bounds.is_self_contained,
             thread: AtomicI32::new(0),
             caller: thread::current(),
         }
@@ -196,12 +199,10 @@ impl Run {
         self.caller.unpark();
     }
 
-    /// Once the worker has ended. False: it cannot be told whether what the work left is in use.
-    fn give_back(&self) -> bool {
-        if self.is_self_contained {
-            unsafe { self.blocks.free() };
-        }
-        self.blocks.is_empty()
+    /// Of a worker that has ended or is about to, and whose result nobody waits for.
+    fn see_off(&self, worker: JoinHandle<()>) {
+        let _ = worker.join(); // runs the destructors of its thread-local variables
+        unsafe { self.blocks.free() };
     }
 
     fn kept(&self, bounds: &Bounds) -> usize {
@@ -332,12 +333,7 @@ mod tests {
     use super::*;
 
     fn bounds(milliseconds: u64) -> Bounds {
-        Bounds {
-            stack: 1 << 20,
-            memory: 1 << 20,
-            time: Duration::from_millis(milliseconds),
-            is_self_contained: true,
-        }
+        Bounds { stack: 1 << 20, memory: 1 << 20, time: Duration::from_millis(milliseconds) }
     }
 
     /// Nothing of it is given back before the end.
@@ -454,16 +450,5 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!(run("t", &bounds(60_000), &strays, || 1).unwrap().result, 1);
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn memory_that_may_be_in_use_is_not_given_back() {
-        let strays = Strays::default();
-        let shared = Bounds { is_self_contained: false, ..bounds(60_000) };
-        for _ in 0..MAX_STRAYS {
-            assert!(matches!(run("t", &shared, &strays, greedy), Err(Stopped::Memory)));
-        }
-        assert!(matches!(run("t", &shared, &strays, || 1), Err(Stopped::Strays)));
     }
 }

@@ -8,7 +8,7 @@ mod schema;
 mod values;
 
 use std::ffi::{c_int, c_uint};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use llguidance::api::TopLevelGrammar;
@@ -36,7 +36,6 @@ const BOUNDS: Bounds = Bounds {
     stack: if cfg!(debug_assertions) { 8 << 30 } else { 1 << 30 },
     memory: 256 << 20,
     time: Duration::from_secs(if cfg!(debug_assertions) { 60 } else { 5 }),
-    is_self_contained: true, // see make_constants
 };
 
 struct Trie(TokTrie);
@@ -112,21 +111,12 @@ impl Vocabulary {
         let (factory, owned) = (Arc::clone(&self.factory), source.to_owned());
         let work = move || compile(&factory, kind, &owned);
         let done = bounded::run("grammar", &BOUNDS, &self.strays, work).map_err(|stopped| {
-            keep_for_ever(&self.factory);
+            bounded::keep_for_ever(self.factory.clone());
             Refusal::stopped(stopped)
         })?;
         let start = done.result.map_err(|message| Refusal::wrong(shorten(&message)))?;
         let row = Row { matcher: start, ends: Arc::clone(&self.ends), ended: false };
         Ok(Grammar { start: Mutex::new(row), bytes: done.kept })
-    }
-}
-
-/// Work that was left still counts as a user of the vocabulary, which is therefore never freed.
-fn keep_for_ever(factory: &Arc<ParserFactory>) {
-    static KEPT: Mutex<Vec<Arc<ParserFactory>>> = Mutex::new(Vec::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if !kept.iter().any(|each| Arc::ptr_eq(each, factory)) {
-        kept.push(Arc::clone(factory));
     }
 }
 
@@ -177,7 +167,7 @@ pub struct Grammar {
     bytes: usize, // about
 }
 
-/// What llguidance and its crates make when it is first needed and never change: the meta schemas and
+/// For bounded::run, what llguidance and its crates make when it is first needed and never change: the meta schemas and
 /// base address of `referencing`, the seeds of `ahash`, a hook for panics.
 fn make_constants(factory: &ParserFactory) {
     let schema =

@@ -28,7 +28,6 @@ fn bounds(context: &str) -> Bounds {
         stack: if cfg!(debug_assertions) { 8 << 30 } else { 1 << 30 },
         memory: (512 << 20) + 32 * context.len(),
         time: Duration::from_secs(10) + Duration::from_micros(context.len() as u64),
-        is_self_contained: false, // minijinja makes some constants when it first needs them
     }
 }
 
@@ -77,6 +76,8 @@ impl Template {
         environment
             .add_template_owned(NAME, without_generation_tags(source))
             .map_err(|e| describe(&e))?;
+        // For bounded::run: minijinja makes the texts of small numbers when they are first needed.
+        let _ = Environment::new().render_str("{{ 1 }}", ());
         Ok(Template { environment: Arc::new(environment), strays: Arc::default() })
     }
 
@@ -85,7 +86,10 @@ impl Template {
         let work = move || render(&environment, &owned);
         match bounded::run("template", &bounds(context), &self.strays, work) {
             Ok(done) => done.result,
-            Err(stopped) => Err(Failure::stopped(&stopped)),
+            Err(stopped) => {
+                bounded::keep_for_ever(self.environment.clone());
+                Err(Failure::stopped(&stopped))
+            }
         }
     }
 }
