@@ -102,7 +102,6 @@ void GrammarCompiler::keep(const text::GrammarSource& source, const Result& resu
     bytes += bytes_of((*grammar)->source()) + (*grammar)->bytes();
   if (bytes > options_.max_kept_bytes) return;
   std::lock_guard lock(mutex_);
-  if (find(source) != nullptr) return;
   kept_.push_front({source, result, bytes});
   kept_bytes_ += bytes;
   while (kept_.size() > options_.max_kept || kept_bytes_ > options_.max_kept_bytes) {

@@ -24,6 +24,7 @@ struct Header {
     next: *mut Header,
 }
 
+const UNLINKED: Header = Header { previous: ptr::null_mut(), next: ptr::null_mut() };
 const HEADER: usize = size_of::<Header>();
 
 /// The blocks that a run has asked for and not given back. At any time one thread uses it.
@@ -34,7 +35,7 @@ unsafe impl Sync for Blocks {}
 
 impl Blocks {
     pub fn new() -> Self {
-        Blocks(UnsafeCell::new(Header { previous: ptr::null_mut(), next: ptr::null_mut() }))
+        Blocks(UnsafeCell::new(UNLINKED))
     }
 
     /// The blocks from now on belong to nobody.
@@ -56,11 +57,11 @@ impl Blocks {
             let mut block = (*head).next;
             while !block.is_null() && block != head {
                 let next = (*block).next;
-                *block = Header { previous: ptr::null_mut(), next: ptr::null_mut() };
+                *block = UNLINKED;
                 each(block);
                 block = next;
             }
-            *head = Header { previous: ptr::null_mut(), next: ptr::null_mut() };
+            *head = UNLINKED;
         }
     }
 
@@ -128,7 +129,7 @@ unsafe fn link(block: *mut u8, offset: usize) {
     let run = RUN.get();
     unsafe {
         let header = block.sub(HEADER).cast::<Header>();
-        *header = Header { previous: ptr::null_mut(), next: ptr::null_mut() };
+        *header = UNLINKED;
         // free() knows no other offset. Blocks that are aligned to more are few, and lost with the run.
         if !run.is_null() && offset == HEADER {
             (*run).blocks.add(header);

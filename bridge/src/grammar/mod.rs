@@ -58,7 +58,7 @@ impl TokenizerEnv for Trie {
 pub struct Vocabulary {
     factory: Arc<ParserFactory>,
     ends: Arc<[u32]>,
-    strays: Arc<Strays>,
+    strays: Strays,
 }
 
 impl Vocabulary {
@@ -98,7 +98,7 @@ impl Vocabulary {
         limits.max_items_in_row = MAX_ROW_ITEMS;
         limits.step_max_items = MAX_MASK_ITEMS;
         make_constants(&factory);
-        Ok(Vocabulary { factory: Arc::new(factory), ends: ends.into(), strays: Arc::default() })
+        Ok(Vocabulary { factory: Arc::new(factory), ends: ends.into(), strays: Strays::default() })
     }
 
     fn compile(&self, kind: Kind, source: &str) -> std::result::Result<Grammar, Refusal> {
@@ -167,8 +167,8 @@ pub struct Grammar {
     bytes: usize, // about
 }
 
-/// For bounded::run, what llguidance and its crates make when it is first needed and never change: the meta schemas and
-/// base address of `referencing`, the seeds of `ahash`, a hook for panics.
+/// For bounded::run, what llguidance and its crates make when it is first needed and never change: the
+/// meta schemas and base address of `referencing`, the seeds of `ahash`, a hook for panics.
 fn make_constants(factory: &ParserFactory) {
     let schema =
         r##"{"$defs":{"a":{"type":"string","format":"date","pattern":"a"}},"$ref":"#/$defs/a"}"##;
@@ -425,7 +425,6 @@ mod tests {
         ];
         for (kind, source) in hostile {
             let start = &source[..20];
-
             assert!(vocabulary.compile(kind, &source).is_err(), "{start}");
             assert!(vocabulary.compile(Kind::Regex, "[a-z]+").is_ok(), "after {start}");
         }

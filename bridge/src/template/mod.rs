@@ -33,7 +33,7 @@ fn bounds(context: &str) -> Bounds {
 
 pub struct Template {
     environment: Arc<Environment<'static>>,
-    strays: Arc<Strays>,
+    strays: Strays,
 }
 
 /// The cause that raise_exception leaves in an error.
@@ -76,9 +76,9 @@ impl Template {
         environment
             .add_template_owned(NAME, without_generation_tags(source))
             .map_err(|e| describe(&e))?;
-        // For bounded::run: minijinja makes the texts of small numbers when they are first needed.
-        let _ = Environment::new().render_str("{{ 1 }}", ());
-        Ok(Template { environment: Arc::new(environment), strays: Arc::default() })
+        // For bounded::run: minijinja makes the texts of small numbers when HTML first needs them.
+        let _ = Environment::new().render_named_str("a.html", "{{ 1 }}", ());
+        Ok(Template { environment: Arc::new(environment), strays: Strays::default() })
     }
 
     fn render(&self, context: &str) -> std::result::Result<String, Failure> {

@@ -69,7 +69,8 @@ Json response_format() {
        object({{"type", one_text({"json_object"})}, {"schema", or_null(json_schema())}}, {"type"}),
        object({{"type", one_text({"json_schema"})},
                {"json_schema", object({{"schema", json_schema()}}, {"schema"})}},
-              {"type", "json_schema"})});
+              {"type", "json_schema"}),
+       {{"type", "object"}, {"maxProperties", 0}}});
 }
 
 Json structured() {
@@ -158,7 +159,10 @@ Json chat_tool_choice() {
   const Json allowed =
       fields({{"mode", one_text({"auto", "required"})}, {"tools", filled_list(named_function())}},
              {"tools"});
-  return any_of({one_text({"auto", "none", "required"}), std::move(one),
+  const Json mode = one_text({"auto", "none", "required", "any"});
+  Json in_object = object({{"type", mode}}, {"type"});
+  in_object["maxProperties"] = 1;
+  return any_of({mode, std::move(in_object), std::move(one),
                  object({{"type", one_text({"allowed_tools"})}, {"allowed_tools", allowed}},
                         {"type", "allowed_tools"})});
 }
@@ -178,7 +182,8 @@ Json chat_completion() {
        {"tools", list(ref("ChatTool"))},
        {"tool_choice", chat_tool_choice()},
        {"parallel_tool_calls", boolean()},
-       {"reasoning_effort", one_text({"none", "minimal", "low", "medium", "high", "xhigh"})},
+       {"reasoning_effort",
+        one_text({"none", "minimal", "low", "medium", "high", "xhigh", "max", "auto", "default"})},
        {"chat_template_kwargs", any_object()},
        {"add_generation_prompt", boolean()},
        {"continue_final_message", boolean()}},
