@@ -4,6 +4,8 @@
 // Sources: Keskar et al., "CTRL" (arXiv 1909.05858) for the first; OpenAI's parameters for the
 // others.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "sampling/stage.h"
@@ -13,8 +15,11 @@ namespace {
 
 using Adjust = float (*)(float logit, float penalty, uint32_t count);
 
+// A tiny penalty makes the token as good as certain; only a model's own logits overflow.
 float repeat(float logit, float penalty, uint32_t) {
-  return logit < 0 ? logit * penalty : logit / penalty;
+  if (logit < 0) return logit * penalty;
+  const float raised = logit / penalty;
+  return std::isinf(raised) && !std::isinf(logit) ? std::numeric_limits<float>::max() : raised;
 }
 float present(float logit, float penalty, uint32_t) { return logit - penalty; }
 float frequent(float logit, float penalty, uint32_t count) {
@@ -74,8 +79,9 @@ void validate_frequency(const SamplingParams& params, const Limits&) {
 }
 
 std::unique_ptr<Processor> make_repetition(const StageInput& in) {
-  return make_penalty(repeat, in.params.repetition_penalty, 1, in.params.repetition_context,
-                      in.vocab_size);
+  double penalty = in.params.repetition_penalty;
+  if (penalty != 0) penalty = std::max<double>(penalty, std::numeric_limits<float>::min());
+  return make_penalty(repeat, penalty, 1, in.params.repetition_context, in.vocab_size);
 }
 
 std::unique_ptr<Processor> make_presence(const StageInput& in) {

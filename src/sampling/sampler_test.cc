@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <set>
 
@@ -67,6 +68,26 @@ TEST(Processors, WindowsEndAtTheNewestToken) {
   EXPECT_EQ(processed(params, {0, 0, 0, 0}, {}), (std::vector<float>{0, 0, 0, 0}));
   // Ids that no token of the vocabulary has, such as an image's placeholder.
   EXPECT_EQ(processed(params, {0, 0, 0, 0}, {-1, 4, 1}), (std::vector<float>{0, -1, 0, 0}));
+}
+
+TEST(Processors, TheSmallestPenaltiesLeaveLogitsFinite) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const double penalty : {1e-38, 1e-40, std::numeric_limits<double>::denorm_min()}) {
+    SCOPED_TRACE(penalty);
+    SamplingParams params = greedy();
+    params.repetition_penalty = penalty;
+    const std::vector<float> logits = processed(params, {9, 5, 0, -kInfinity}, {1, 2, 3});
+    EXPECT_EQ(logits, (std::vector<float>{9, kLargest, 0, -kInfinity}));
+    params.temperature = 1;
+    Sampler sampler(params, {}, {}, 4);
+    EXPECT_EQ(sample(sampler, {9, 5, 0, -3}, {1, 2, 3}).id, 1);
+  }
+  // What the model itself gave is not hidden.
+  SamplingParams params = greedy();
+  params.repetition_penalty = 0.5;
+  Sampler sampler(params, {}, {}, 2);
+  EXPECT_ANY_THROW(sample(sampler, {kInfinity, 1}, {0}));
 }
 
 TEST(Processors, NeutralPenaltiesAreOff) {
