@@ -20,8 +20,12 @@ pub fn set_last_error(message: &str) {
 /// Runs `body`; an error or a panic becomes this thread's last error and gives `fallback`.
 pub fn guard<T>(fallback: T, body: impl FnOnce() -> Result<T>) -> T {
     static QUIET: Once = Once::new();
-    // A caught panic is reported through the last error, not on stderr.
-    QUIET.call_once(|| set_hook(Box::new(|_| {})));
+    // A caught panic is reported through the last error, not on stderr. llguidance's own hook, which it
+    // sets once, takes backtraces: locks and caches of the standard library that bounded work must not touch.
+    QUIET.call_once(|| {
+        let _ = llguidance::panic_utils::catch_unwind(|| Ok(()));
+        set_hook(Box::new(|_| {}));
+    });
     let message = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return value,
         Ok(Err(message)) => message,

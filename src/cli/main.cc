@@ -68,6 +68,8 @@ int run(std::vector<std::string> args) {
 int main(int argc, char** argv) {
   using namespace mantou;
   std::signal(SIGBUS, cli::report_lost_mapping);
+  // Errors of the Rust crates are caught; where they came from would be looked up under locks.
+  ::setenv("RUST_LIB_BACKTRACE", "0", 1);
   try {
     const int code = cli::run({argv + 1, argv + argc});
     if (std::fflush(stdout) != 0)

@@ -12,9 +12,10 @@ thread_local! {
     static RUN: Cell<*const Run> = const { Cell::new(ptr::null()) };
 }
 
-/// From now on this thread's blocks belong to the run, which must outlive that; null: to nobody.
-pub fn belong_to(run: *const Run) {
-    RUN.set(run);
+/// From now on this thread's blocks belong to the run, which must outlive that; null: to nobody. Returns
+/// whom they belonged to.
+pub fn belong_to(run: *const Run) -> *const Run {
+    RUN.replace(run)
 }
 
 /// Right before each block. A run's list is a ring through the head in its Blocks.

@@ -8,6 +8,7 @@
 //! that it takes little from whatever else the machine does.
 
 mod heap;
+mod priority;
 mod stack;
 
 use std::any::Any;
@@ -70,6 +71,15 @@ struct Stray {
     run: Arc<Run>,
 }
 
+/// Of those whose owner is gone.
+static ORPHANS: Strays = Strays(Mutex::new(Vec::new()));
+
+impl Drop for Strays {
+    fn drop(&mut self) {
+        ORPHANS.lock().append(&mut self.lock());
+    }
+}
+
 impl Strays {
     fn lock(&self) -> MutexGuard<'_, Vec<Stray>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,6 +105,15 @@ pub fn keep_for_ever(shared: Arc<dyn Any + Send + Sync>) {
     }
 }
 
+/// For a little of the work that holds what must not be lost, like an open file: what it asks for is not
+/// counted, and it is not left there.
+pub fn apart<T>(little: impl FnOnce() -> T) -> T {
+    let run = heap::belong_to(ptr::null());
+    let value = little();
+    heap::belong_to(run);
+    value
+}
+
 const RUNNING: u8 = 0;
 const DONE: u8 = 1; // the result is there
 const EXHAUSTED: u8 = 2; // the memory was not enough
@@ -118,6 +137,7 @@ pub fn run<T: Send + 'static>(
     strays: &Strays,
     work: impl Fn() -> T + Send + 'static,
 ) -> Result<Done<T>, Stopped> {
+    ORPHANS.count();
     if strays.count() >= MAX_STRAYS {
         return Err(Stopped::Strays);
     }
@@ -269,61 +289,6 @@ impl Run {
             }
         }
     }
-}
-
-#[cfg(target_os = "linux")]
-mod priority {
-    use std::os::unix::thread::JoinHandleExt;
-    use std::thread::JoinHandle;
-    use std::time::{Duration, Instant};
-
-    /// Of the processor's, by a thread that has begun then.
-    pub fn time_used<T>(worker: &JoinHandle<T>, _began: Instant) -> Duration {
-        let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut clock = 0;
-        unsafe {
-            if libc::pthread_getcpuclockid(worker.as_pthread_t(), &mut clock) != 0
-                || libc::clock_gettime(clock, &mut used) != 0
-            {
-                return Duration::ZERO; // it has just ended
-            }
-        }
-        Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
-    }
-
-    /// The calling thread, as lower() wants it.
-    pub fn this_thread() -> i32 {
-        unsafe { libc::gettid() }
-    }
-
-    /// A quarter of the share of others, where they want all there is.
-    pub fn lower(thread: i32) {
-        if thread != 0 {
-            unsafe { libc::setpriority(libc::PRIO_PROCESS as _, thread as _, 6) };
-        }
-    }
-
-    /// Runs when nothing else wants to.
-    pub fn give_up<T>(worker: &JoinHandle<T>) {
-        let parameters = libc::sched_param { sched_priority: 0 };
-        let thread = worker.as_pthread_t();
-        unsafe { libc::pthread_setschedparam(thread, libc::SCHED_IDLE, &parameters) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod priority {
-    use std::thread::JoinHandle;
-    use std::time::{Duration, Instant};
-
-    pub fn time_used<T>(_worker: &JoinHandle<T>, began: Instant) -> Duration {
-        began.elapsed()
-    }
-    pub fn this_thread() -> i32 {
-        0
-    }
-    pub fn lower(_thread: i32) {}
-    pub fn give_up<T>(_worker: &JoinHandle<T>) {}
 }
 
 #[cfg(test)]

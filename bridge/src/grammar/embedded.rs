@@ -20,8 +20,7 @@ pub fn prepare(source: &str) -> Result<String> {
             return Err(format!("behind %json number {number} must stand a JSON schema"));
         }
         let (text, behind) = from.split_at(values.byte_offset());
-        let schema =
-            schema::prepare(text).map_err(|e| format!("%json number {number}: {e}"))?;
+        let schema = schema::prepare(text).map_err(|e| format!("%json number {number}: {e}"))?;
         prepared.push_str(before);
         prepared.push(' ');
         prepared.push_str(&schema.to_string());
@@ -31,7 +30,7 @@ pub fn prepare(source: &str) -> Result<String> {
     Ok(prepared)
 }
 
-/// Where the keyword stands next, outside of texts, regular expressions and comments.
+/// Where the keyword stands next, outside of texts, regular expressions, special tokens and comments.
 fn find_keyword(source: &str) -> Option<usize> {
     let bytes = source.as_bytes();
     let mut at = 0;
@@ -39,6 +38,7 @@ fn find_keyword(source: &str) -> Option<usize> {
         let rest = &source.as_bytes()[at..];
         at += match rest {
             [b'"', ..] => closed(rest, b'"'),
+            [b'<', ..] => special(rest),
             [b'/', b'/', ..] | [b'#', ..] => {
                 rest.iter().position(|&b| b == b'\n').unwrap_or(rest.len())
             }
@@ -48,6 +48,15 @@ fn find_keyword(source: &str) -> Option<usize> {
         };
     }
     None
+}
+
+/// The length of the special token's name that begins here; 1 where none does.
+fn special(bytes: &[u8]) -> usize {
+    let ends = |byte: &u8| byte.is_ascii_whitespace() || b"<>".contains(byte);
+    match bytes[1..].iter().position(ends) {
+        Some(length) if length > 0 && bytes[1 + length] == b'>' => length + 2,
+        _ => 1,
+    }
 }
 
 /// The length of what begins here and ends with the next `end` that no backslash stands before.
@@ -70,13 +79,24 @@ mod tests {
 
     #[test]
     fn schemas_are_prepared_and_other_text_stays() {
-        let source = "start: \"%json\" /%json\\/x/ a // %json {\n# %json\na: %json {\"type\":\"null\"}\n";
+        let source =
+            "start: \"%json\" /%json\\/x/ a // %json {\n# %json\na: %json {\"type\":\"null\"}\n";
         let prepared = prepare(source).unwrap();
         let (before, schema) = prepared.split_at(source.find("{\"type").unwrap());
         assert_eq!(before, &source[..before.len()]);
         assert!(schema.contains("x-guidance"));
         assert!(schema.ends_with('\n'));
         assert_eq!(prepare("start: \"a\"").unwrap(), "start: \"a\"");
+    }
+
+    #[test]
+    fn special_tokens_hide_nothing() {
+        for before in ["</think>", "<a\"b>", "<a#b>", "<a", "< /x/ >", "<>", "<a<b/c>"] {
+            let prepared =
+                prepare(&format!("start: {before} %json {{\"type\":\"null\"}}")).unwrap();
+            assert!(prepared.contains("x-guidance"), "{before}");
+        }
+        assert_eq!(prepare("start: <%json>").unwrap(), "start: <%json>");
     }
 
     #[test]

@@ -157,7 +157,8 @@ fn strftime_now(format: &str) -> std::result::Result<String, Error> {
         let message = format!("strftime_now: unknown format {format:?}");
         return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
-    Ok(chrono::Local::now().format_with_items(items.iter()).to_string())
+    let now = bounded::apart(chrono::Local::now); // reads the time zone's file
+    Ok(now.format_with_items(items.iter()).to_string())
 }
 
 /// Jinja's own escaping, under which templates may rely on `| e` for markup.
