@@ -39,9 +39,13 @@ missing_packages() {
   done
 }
 
+# Debian's awk, mawk, reads in blocks otherwise.
+AWK=(awk)
+case $(awk -W version 2>&1 </dev/null) in mawk*) AWK+=(-W interactive) ;; esac
+
 # Shows the lines of its input over each other on a terminal, nothing elsewhere.
 moving_line() {
-  if [ -t 2 ]; then awk '{ printf "\r\033[K%s", substr($0, 1, 80); fflush() } END { printf "\r\033[K" }' >&2
+  if [ -t 2 ]; then "${AWK[@]}" '{ printf "\r\033[K%s", substr($0, 1, 80); fflush() } END { printf "\r\033[K" }' >&2
   else cat >/dev/null; fi
 }
 
@@ -102,7 +106,7 @@ ensure_packages() {
 progress() {
   local terminal=0
   [ -t 2 ] && terminal=1
-  awk -v terminal=$terminal -v what="$1" '
+  "${AWK[@]}" -v terminal=$terminal -v what="$1" '
     function wipe() { if (terminal && shown) { printf "\r\033[K"; shown = 0 } }
     /^ninja: (no work to do|Entering directory)/ { next }
     /^\[[0-9]+\/[0-9]+\] Re-checking globbed/ { next }

@@ -50,7 +50,7 @@ HttpProblem header_too_large() {
 HttpProblem problem_of(const error_code& error) {
   if (error == http::error::header_limit) return header_too_large();
   if (error == http::error::body_limit || error == http::error::buffer_overflow)
-    return {413, "the request body is larger than this server accepts"};
+    return {413, "the request body is larger than this server accepts (--body-limit)"};
   return {400, "malformed HTTP request: " + error.message()};
 }
 
